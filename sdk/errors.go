@@ -1,0 +1,198 @@
+package sdk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Class is the kind of an error, and all that a host decides by. A Class is itself an error, to be used as the target of errors.Is.
+type Class string
+
+// The classes, and what the host does with each (rule 14).
+const (
+	// NotFound: what [Error.Kind] and [Error.ID] name is not there. Destroy counts it as done, a look-up as missing, a follower
+	// as rules 3 and 8 say.
+	NotFound Class = "not found"
+	// AlreadyExists: another token holds the id. A defect, surfaced; never returned for the same token.
+	AlreadyExists Class = "already exists"
+	// Invalid: the request can never work. The step fails at once and is not tried again. Never returned for what might work
+	// later or elsewhere.
+	Invalid Class = "invalid"
+	// Unsupported: this worker lacks [Error.Feature]. The host places the step elsewhere if it has no container yet.
+	Unsupported Class = "unsupported"
+	// FailedPrecondition: the thing is not in the state that the call needs; [Error.Reason] says which.
+	FailedPrecondition Class = "failed precondition"
+	// Exhausted: there is no room now, there may be later. The host queues. Never returned once the container exists, but
+	// for the data of a volume.
+	Exhausted Class = "exhausted"
+	// Unavailable: the server behind the worker, or the plugin, is away. The host repeats the same idempotent call. It may or
+	// may not have taken effect.
+	Unavailable Class = "unavailable"
+	// Internal: a defect of the plugin or of what it drives. Counts against the plugin. An error without a class is Internal.
+	Internal Class = "internal"
+)
+
+// Error makes a Class a target of errors.Is.
+func (c Class) Error() string { return string(c) }
+
+// Reason is why, for programs. Its values are stable; new ones may come. A Reason is itself an error, to be used as the target of
+// errors.Is.
+type Reason string
+
+// The reasons of the contract.
+const (
+	// With Invalid.
+	ReasonSpec               Reason = "spec"
+	ReasonPath               Reason = "path"
+	ReasonImage              Reason = "image"
+	ReasonArchive            Reason = "archive"
+	ReasonEncoding           Reason = "encoding"
+	ReasonSignal             Reason = "signal"
+	ReasonConfig             Reason = "config"
+	ReasonTooLarge           Reason = "too-large"
+	ReasonUserNotFound       Reason = "user-not-found"
+	ReasonExecutableNotFound Reason = "executable-not-found"
+	ReasonNotExecutable      Reason = "not-executable"
+
+	// With FailedPrecondition.
+	ReasonAbandoned  Reason = "abandoned"
+	ReasonSuperseded Reason = "superseded"
+	ReasonOutputGap  Reason = "output-gap" // Error.Position is the first one kept
+	ReasonInUse      Reason = "in-use"
+	ReasonSealed     Reason = "sealed"
+	ReasonNotSealed  Reason = "not-sealed"
+	ReasonCreating   Reason = "creating" // the container or volume is half made
+	ReasonProcesses  Reason = "processes"
+
+	// With Exhausted.
+	ReasonStorage Reason = "storage"
+	ReasonMemory  Reason = "memory"
+
+	// With Unavailable.
+	ReasonPluginGone Reason = "plugin-gone" // the plugin's process or connection went away under the call
+
+	// With Internal.
+	ReasonPanic Reason = "panic"
+)
+
+// Error makes a Reason a target of errors.Is.
+func (r Reason) Error() string { return string(r) }
+
+// Kind is what an error is about.
+type Kind string
+
+// The kinds of things.
+const (
+	KindWorker    Kind = "worker"
+	KindVolume    Kind = "volume"
+	KindContainer Kind = "container"
+	KindProcess   Kind = "process"
+	KindFile      Kind = "file"
+)
+
+// Error is an error of the contract. It crosses the wire whole, but for Cause. A nil *Error is no error and must not be
+// returned as one.
+type Error struct {
+	Class      Class
+	Kind       Kind   // of the thing it is about; may be empty
+	ID         string // of that thing
+	Reason     Reason
+	Feature    Feature       // with Unsupported
+	Position   Position      // with ReasonOutputGap
+	RetryAfter time.Duration // with Unavailable and Exhausted; zero: unknown
+	Message    string        // for people: what, where, and what to do
+	Cause      error         // stays on this side of the wire
+}
+
+// Error gives the message, or what is known where there is none.
+func (e *Error) Error() string {
+	if e.Message != "" {
+		return e.Message
+	}
+	s := string(e.Class)
+	if e.Kind != "" {
+		s = fmt.Sprintf("%s %q: %s", e.Kind, e.ID, s)
+	}
+	if e.Reason != "" {
+		s += " (" + string(e.Reason) + ")"
+	}
+	return s
+}
+
+// Unwrap gives Cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Is makes errors.Is work with a Class, a Reason or a Feature as target.
+func (e *Error) Is(target error) bool {
+	switch t := target.(type) {
+	case Class:
+		return e.Class == t
+	case Reason:
+		return e.Reason == t
+	}
+	return false
+}
+
+// ClassOf gives the class of an error: that of the first *Error in its chain, else Internal. It is empty for nil and
+// for errors of a context, which have no class.
+func ClassOf(err error) Class {
+	if err == nil {
+		return ""
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Class
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return ""
+	}
+	return Internal
+}
+
+// IsNotFound tells whether err is NotFound of that kind of thing.
+func IsNotFound(err error, kind Kind) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Class == NotFound && e.Kind == kind
+}
+
+// NewNotFound says that a thing is not there.
+func NewNotFound(kind Kind, id string) error {
+	return &Error{Class: NotFound, Kind: kind, ID: id, Message: fmt.Sprintf("%s %q not found", kind, id)}
+}
+
+// NewAlreadyExists says that another token holds the id.
+func NewAlreadyExists(kind Kind, id string) error {
+	return &Error{Class: AlreadyExists, Kind: kind, ID: id,
+		Message: fmt.Sprintf("%s %q exists already, made with another token", kind, id)}
+}
+
+// NewInvalid says that a request can never work.
+func NewInvalid(reason Reason, format string, args ...any) error {
+	return &Error{Class: Invalid, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// NewUnsupported says that the worker lacks a feature.
+func NewUnsupported(feature Feature) error {
+	return &Error{Class: Unsupported, Feature: feature, Message: fmt.Sprintf("this worker does not support %q", feature)}
+}
+
+// NewFailedPrecondition says that a thing is in the wrong state for the call.
+func NewFailedPrecondition(reason Reason, kind Kind, id, format string, args ...any) error {
+	return &Error{Class: FailedPrecondition, Reason: reason, Kind: kind, ID: id, Message: fmt.Sprintf(format, args...)}
+}
+
+// NewExhausted says that there is no room now.
+func NewExhausted(reason Reason, format string, args ...any) error {
+	return &Error{Class: Exhausted, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// NewUnavailable says that what is needed is away for now.
+func NewUnavailable(cause error, format string, args ...any) error {
+	return &Error{Class: Unavailable, Message: fmt.Sprintf(format, args...), Cause: cause}
+}
+
+// NewInternal reports a defect.
+func NewInternal(cause error, format string, args ...any) error {
+	return &Error{Class: Internal, Message: fmt.Sprintf(format, args...), Cause: cause}
+}

@@ -1,0 +1,21 @@
+package sdk
+
+import "context"
+
+// PeerStreamer is a worker that can send a volume straight to another. Named by [FeaturePeerStream]. The host uses it only
+// between workers of one zone that name the same protocol, and falls back to relaying into another fresh volume.
+type PeerStreamer interface {
+	// PeerTicket makes the receiving worker ready for one stream into an open volume. The ticket works
+	// once, for at most ten minutes.
+	PeerTicket(ctx context.Context, dst VolumeID, in StreamIn) (PeerTicket, error)
+	// PeerSend sends a sealed volume to where the ticket says, and returns once the far end has it whole. Cancelling ctx
+	// stops both ends.
+	PeerSend(ctx context.Context, src VolumeID, out StreamOut, ticket PeerTicket) error
+}
+
+// PeerTicket is a right to send to a worker, opaque to the host.
+type PeerTicket struct {
+	Protocol string
+	Zone     string
+	Data     []byte // at most 64 KiB
+}
