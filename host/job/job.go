@@ -1,0 +1,112 @@
+// Package job reads job files: named steps, what goes into each and what comes out, and the graph that follows from it.
+//
+// It yields plain values with the places they came from. A reference such as step.count.counts is taken from the syntax and
+// never evaluated. Running a job is not done here.
+package job
+
+import (
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// Job is one file. Steps are in an order in which each comes after all that it needs; of those that are free to go first, the one that the file
+// names first.
+type Job struct {
+	Name    string
+	File    string
+	Inputs  []Input
+	Steps   []Step
+	Outputs []Output
+}
+
+// Input is a tree that whoever runs the job brings.
+type Input struct {
+	Name  string
+	Doc   string
+	Range hcl.Range
+}
+
+// Step is one command in one fresh container.
+type Step struct {
+	Name    string
+	Inputs  map[string]Ref // by path: relative ones are below Dir
+	Outputs []string       // names; each is a directory of that name below Dir
+	After   []string       // steps that must have succeeded first, besides those that Inputs name
+
+	Runtime  string // a plugin's name; empty: any
+	Platform string // empty: any
+	Tags     []string
+	Team     string
+
+	Image      *Ref   // an artifact with rootfs/ and metadata.json
+	ImageRef   string // or the runtime's own reference
+	Env        map[string]string
+	Dir        string // absolute; empty: /work
+	User       string
+	Privileged bool
+	Hermetic   bool
+	Limits     Limits
+	Timeout    time.Duration // of the command; zero: none
+	Run        Run
+	Range      hcl.Range
+}
+
+// Run is the command of a step.
+type Run struct {
+	Path  string
+	Args  []string
+	Range hcl.Range
+}
+
+// Limits bound a step's container. Zero fields are unlimited.
+type Limits struct {
+	CPUMillis   int64
+	MemoryBytes int64
+	DiskBytes   int64
+	PIDs        int64
+}
+
+// Ref names an artifact: an input of the job, or an output of a step.
+type Ref struct {
+	Input  string // either this
+	Step   string // or both of these
+	Output string
+	Range  hcl.Range
+}
+
+// String gives the reference as the file has it.
+func (r Ref) String() string {
+	if r.Input != "" {
+		return "input." + r.Input
+	}
+	return "step." + r.Step + "." + r.Output
+}
+
+// Output is an artifact that whoever runs the job takes away.
+type Output struct {
+	Name  string
+	From  Ref
+	Range hcl.Range
+}
+
+// Needs lists the steps that must have succeeded before this one, each once, in the order of the job's steps.
+func (j *Job) Needs(s *Step) []string {
+	want := make(map[string]bool)
+	for _, r := range s.Inputs {
+		want[r.Step] = true
+	}
+	if s.Image != nil {
+		want[s.Image.Step] = true
+	}
+	for _, name := range s.After {
+		want[name] = true
+	}
+	var needs []string
+	for i := range j.Steps {
+		if want[j.Steps[i].Name] {
+			needs = append(needs, j.Steps[i].Name)
+		}
+	}
+	return needs
+}
