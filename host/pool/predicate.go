@@ -1,0 +1,196 @@
+package pool
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Reason says in one word why a worker does or does not take a spec. The words
+// are part of the interface: programs may act upon them.
+type Reason string
+
+const (
+	OK Reason = "ok"
+
+	// Not compatible: waiting for a place would not help.
+	NotWith       Reason = "with"     // another worker is asked for by name
+	Excluded      Reason = "excluded" // by the spec
+	OtherRuntime  Reason = "runtime"  // driven by another plugin
+	OtherPlatform Reason = "platform" // of another platform
+	OtherTeam     Reason = "team"     // serves another team only
+	MissingTag    Reason = "tags"     // lacks a wanted tag
+	TaggedOnly    Reason = "tagged"   // has tags, and the spec asks for none
+	NoFeature     Reason = "features" // lacks a wanted feature
+	TooBig        Reason = "too-big"  // the spec claims more volumes than the worker may ever hold
+	NotRunning    Reason = "state"    // its State is not Running
+
+	// Compatible but full: there will be a place.
+	FullContainers Reason = "containers"
+	FullTasks      Reason = "tasks"
+	FullVolumes    Reason = "volumes"
+)
+
+// Compatible reports whether the worker would take the spec if it were idle.
+func (r Reason) Compatible() bool { return r == OK || r.Full() }
+
+// Full reports whether the worker lacks nothing but room.
+func (r Reason) Full() bool { return r == FullContainers || r == FullTasks || r == FullVolumes }
+
+// phrase completes "3 workers …".
+func (r Reason) phrase() string {
+	switch r {
+	case NotWith:
+		return "not the one asked for"
+	case Excluded:
+		return "excluded"
+	case OtherRuntime:
+		return "of another runtime"
+	case OtherPlatform:
+		return "of another platform"
+	case OtherTeam:
+		return "of another team"
+	case MissingTag:
+		return "without a wanted tag"
+	case TaggedOnly:
+		return "for tagged work only"
+	case NoFeature:
+		return "without a wanted feature"
+	case TooBig:
+		return "too small"
+	case NotRunning:
+		return "not running"
+	case FullContainers:
+		return "at the limit of containers"
+	case FullTasks:
+		return "at the limit of tasks"
+	case FullVolumes:
+		return "at the limit of volumes"
+	}
+	return "ok"
+}
+
+// query is a spec with what the policy makes of it.
+type query struct {
+	spec   Spec
+	chain  []Strategy
+	limits Limits // where the worker has none of its own
+}
+
+// limitsOf returns what holds for e.
+func (q *query) limitsOf(e *entry) Limits {
+	return Limits{
+		Containers: cmp.Or(e.Limits.Containers, q.limits.Containers),
+		Tasks:      cmp.Or(e.Limits.Tasks, q.limits.Tasks),
+		Volumes:    cmp.Or(e.Limits.Volumes, q.limits.Volumes),
+	}
+}
+
+// judge is the one place that says whether a worker takes a spec. What cannot
+// change is asked first, so that a worker that is merely stalled or full says so.
+func (q *query) judge(e *entry) Reason {
+	s := &q.spec
+	if s.With != "" && s.With != e.Name {
+		return NotWith
+	}
+	if len(s.Exclude) > 0 {
+		if _, ok := s.Exclude[e.Name]; ok {
+			return Excluded
+		}
+	}
+	if s.Runtime != "" && s.Runtime != e.Runtime {
+		return OtherRuntime
+	}
+	if s.Platform != "" && s.Platform != e.Platform {
+		return OtherPlatform
+	}
+	if e.Team != "" && e.Team != s.Team {
+		return OtherTeam
+	}
+	if len(s.Tags) == 0 && len(e.Tags) > 0 {
+		return TaggedOnly
+	}
+	if !includes(e.Tags, s.Tags) {
+		return MissingTag
+	}
+	if !includes(e.Features, s.Features) {
+		return NoFeature
+	}
+	l := q.limitsOf(e)
+	if l.Volumes > 0 && s.Volumes > l.Volumes {
+		return TooBig
+	}
+	if e.State != Running {
+		return NotRunning
+	}
+	if l.Containers > 0 && e.usage.containers() >= l.Containers {
+		return FullContainers
+	}
+	if l.Tasks > 0 && s.Kind == Build && e.usage.Build >= l.Tasks {
+		return FullTasks
+	}
+	if l.Volumes > 0 && e.usage.volumes()+s.Volumes > l.Volumes {
+		return FullVolumes
+	}
+	return OK
+}
+
+// detail says what judge's verdict means on this worker, for people.
+func (q *query) detail(e *entry, r Reason) string {
+	s, l := &q.spec, q.limitsOf(e)
+	switch r {
+	case NotWith:
+		return fmt.Sprintf("worker %q is asked for", s.With)
+	case Excluded:
+		return cmp.Or(s.Exclude[e.Name], "no reason given")
+	case OtherRuntime:
+		return fmt.Sprintf("%q, not %q", e.Runtime, s.Runtime)
+	case OtherPlatform:
+		return fmt.Sprintf("%q, not %q", e.Platform, s.Platform)
+	case OtherTeam:
+		return fmt.Sprintf("team %q only", e.Team)
+	case MissingTag:
+		return "lacks " + missing(e.Tags, s.Tags)
+	case TaggedOnly:
+		return "tags " + strings.Join(e.Tags, ", ")
+	case NoFeature:
+		return "lacks " + missing(e.Features, s.Features)
+	case TooBig:
+		return fmt.Sprintf("%d volumes wanted, %d allowed", s.Volumes, l.Volumes)
+	case NotRunning:
+		if e.Reason == "" {
+			return string(e.State)
+		}
+		return string(e.State) + ", " + e.Reason
+	case FullContainers:
+		return fmt.Sprintf("%d of %d containers", e.usage.containers(), l.Containers)
+	case FullTasks:
+		return fmt.Sprintf("%d of %d tasks", e.usage.Build, l.Tasks)
+	case FullVolumes:
+		return fmt.Sprintf("%d of %d volumes, %d wanted", e.usage.volumes(), l.Volumes, s.Volumes)
+	}
+	if e.Team != "" {
+		return "own worker of the team"
+	}
+	return "shared worker"
+}
+
+func includes(has, wants []string) bool {
+	for _, w := range wants {
+		if !slices.Contains(has, w) {
+			return false
+		}
+	}
+	return true
+}
+
+func missing(has, wants []string) string {
+	var lack []string
+	for _, w := range wants {
+		if !slices.Contains(has, w) {
+			lack = append(lack, w)
+		}
+	}
+	return strings.Join(lack, ", ")
+}

@@ -1,0 +1,279 @@
+package pool
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Queue gives out places, and lets specs wait for one.
+//
+// A place that comes free goes to the waiter of the highest priority; among
+// those, to one of the team that holds the fewest leases; among those, to one of
+// the team that was served the longest ago; then to the one that came first.
+// Only waiters for which the place will do are asked, so a spec that claims many
+// volumes can be passed by smaller ones: its wait limit is its bound.
+//
+// There is one invariant, kept under the index's lock: no waiter could be placed
+// now. Each event (a worker added, changed or removed, a lease or a volume gone)
+// touches one worker, so it is enough to offer that one to the waiters; and an
+// arrival that finds a place free passes nobody who could have had it.
+//
+// Queues on one index share its capacity; make one. A Queue needs no closing: it
+// has no goroutine, and each waiter ends with its context.
+type Queue struct {
+	placer *Placer
+	index  *Index
+
+	// Protected by index.mu.
+	waiters []*waiter
+	served  map[string]uint64 // by team, when a waiter of it last got a place
+	turn    uint64            // counts places given to waiters
+	arrived uint64            // counts arrivals
+}
+
+type waiter struct {
+	owner   string
+	query   *query
+	since   time.Time
+	arrived uint64
+
+	// Protected by index.mu until woken is closed.
+	place   int    // in Queue.waiters; -1 if it is not there
+	witness *entry // a compatible worker, full
+	choice  Choice
+	woken   chan struct{} // closed with the choice made, or none: look again
+}
+
+// NewQueue returns a queue over the index.
+func NewQueue(x *Index, p *Placer) *Queue {
+	q := &Queue{placer: p, index: x, served: make(map[string]uint64)}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.queues = append(x.queues, q)
+	return q
+}
+
+// Acquire chooses a worker for the spec and leases it to the owner, in one step.
+// An owner that holds a lease gets its worker again, whatever the spec.
+//
+// A nil error means that the owner has the lease, until Index.Release; several
+// callers for one owner share one lease. Otherwise this call has left nothing
+// behind, and the error is a
+// *NoWorkerError, at once or as soon as the last compatible worker goes; a
+// *FullError if the spec says not to wait; a *WaitError once its wait limit has
+// passed; or that of ctx. A place that is given in the moment in which ctx ends
+// is the owner's: the error is nil then.
+func (q *Queue) Acquire(ctx context.Context, owner string, s Spec) (Choice, error) {
+	if err := ctx.Err(); err != nil {
+		return Choice{}, fmt.Errorf("wait for a place for %q: %w", owner, err)
+	}
+	w := &waiter{owner: owner, query: q.placer.query(s.clone()), since: time.Now(), place: -1}
+	limit := cmp.Or(s.WaitLimit, q.placer.opts.WaitLimit)
+	var expired <-chan time.Time
+	for {
+		choice, err := q.enter(w, limit >= 0)
+		if err != nil || choice.Worker != "" {
+			return choice, err
+		}
+		if limit > 0 && expired == nil {
+			timer := time.NewTimer(limit)
+			defer timer.Stop()
+			expired = timer.C
+		}
+		select {
+		case <-w.woken:
+			if w.choice.Worker != "" {
+				return w.choice, nil
+			}
+		case <-ctx.Done():
+			if q.leave(w) {
+				return w.choice, nil
+			}
+			return Choice{}, fmt.Errorf("wait for a place for %q: %w", owner, ctx.Err())
+		case <-expired:
+			if q.leave(w) {
+				return w.choice, nil
+			}
+			return Choice{}, &WaitError{Owner: owner, Waited: time.Since(w.since), Cause: q.why(w.query)}
+		}
+	}
+}
+
+// enter places w, or refuses it, or lines it up (no choice, no error).
+func (q *Queue) enter(w *waiter, wait bool) (Choice, error) {
+	x := q.index
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if l, ok := x.leases[w.owner]; ok {
+		return Choice{Worker: l.Worker, Held: true}, nil
+	}
+	best, compatible := q.placer.best(x, w.query)
+	if best != nil {
+		choice := q.placer.choice(x, w.query, best)
+		q.lease(w, best)
+		return choice, nil
+	}
+	if compatible == nil || !wait {
+		return Choice{}, q.placer.refusal(x, w.query, compatible != nil)
+	}
+	if w.arrived == 0 {
+		q.arrived++
+		w.arrived = q.arrived
+	}
+	w.witness, w.woken, w.place = compatible, make(chan struct{}), len(q.waiters)
+	q.waiters = append(q.waiters, w)
+	return Choice{}, nil
+}
+
+// leave takes w out, and reports whether it had been given a place meanwhile.
+func (q *Queue) leave(w *waiter) bool {
+	q.index.mu.Lock()
+	defer q.index.mu.Unlock()
+	if w.place >= 0 {
+		q.remove(w)
+	}
+	return w.choice.Worker != ""
+}
+
+// why says why nothing takes the query now.
+func (q *Queue) why(query *query) error {
+	q.index.mu.RLock()
+	defer q.index.mu.RUnlock()
+	_, compatible := q.placer.best(q.index, query)
+	return q.placer.refusal(q.index, query, compatible != nil)
+}
+
+// changed offers e to the waiters, and sends those that have lost their last
+// compatible worker to look again. The index is locked.
+func (q *Queue) changed(e *entry) {
+	for w := q.next(e); w != nil; w = q.next(e) {
+		q.turn++
+		q.served[w.query.spec.Team] = q.turn
+		w.choice = q.placer.choice(q.index, w.query, e)
+		q.wake(w)
+		q.lease(w, e)
+	}
+	for i := len(q.waiters) - 1; i >= 0; i-- {
+		w := q.waiters[i]
+		if w.witness != e || q.suits(w, e) {
+			continue
+		}
+		if w.witness = q.witness(w); w.witness == nil {
+			q.wake(w)
+		}
+	}
+}
+
+// next returns the waiter that e goes to, nil if it suits none.
+func (q *Queue) next(e *entry) *waiter {
+	if !e.known {
+		return nil
+	}
+	var first *waiter
+	for _, w := range q.waiters {
+		if (first == nil || q.before(w, first)) && w.query.judge(e) == OK {
+			first = w
+		}
+	}
+	return first
+}
+
+// before reports whether a comes before b.
+func (q *Queue) before(a, b *waiter) bool {
+	s, t := &a.query.spec, &b.query.spec
+	if s.Priority != t.Priority {
+		return s.Priority > t.Priority
+	}
+	if s.Team != t.Team {
+		held := q.index.held
+		if held[s.Team] != held[t.Team] {
+			return held[s.Team] < held[t.Team]
+		}
+		if q.served[s.Team] != q.served[t.Team] {
+			return q.served[s.Team] < q.served[t.Team]
+		}
+	}
+	return a.arrived < b.arrived
+}
+
+func (q *Queue) suits(w *waiter, e *entry) bool { return e.known && w.query.judge(e).Compatible() }
+
+func (q *Queue) witness(w *waiter) *entry {
+	for _, e := range q.index.slots {
+		if e != nil && q.suits(w, e) {
+			return e
+		}
+	}
+	return nil
+}
+
+// share gives the worker to all callers that wait for that owner.
+func (q *Queue) share(owner, worker string) {
+	for i := len(q.waiters) - 1; i >= 0; i-- {
+		if w := q.waiters[i]; w.owner == owner {
+			w.choice = Choice{Worker: worker, Held: true}
+			q.wake(w)
+		}
+	}
+}
+
+func (q *Queue) lease(w *waiter, e *entry) {
+	s := &w.query.spec
+	q.index.lease(e, Lease{Owner: w.owner, Worker: e.Name, Team: s.Team, Kind: s.Kind, Volumes: s.Volumes})
+}
+
+func (q *Queue) wake(w *waiter) {
+	q.remove(w)
+	close(w.woken)
+}
+
+func (q *Queue) remove(w *waiter) {
+	last := q.waiters[len(q.waiters)-1]
+	q.waiters[w.place] = last
+	last.place = w.place
+	q.waiters[len(q.waiters)-1] = nil
+	q.waiters = q.waiters[:len(q.waiters)-1]
+	w.place, w.witness = -1, nil
+	if len(q.waiters) == 0 {
+		clear(q.served)
+	}
+}
+
+// Waiter is one who waits.
+type Waiter struct {
+	Owner   string
+	Spec    Spec
+	Since   time.Time
+	Reasons []Tally // what the workers lack for it, now
+}
+
+// Waiting returns those who wait, in the order in which they would be served as
+// things stand; each lease given changes the order between teams. The reasons
+// are worked out one waiter at a time, so that asking holds nobody up for long.
+func (q *Queue) Waiting() []Waiter {
+	waiters := q.inOrder()
+	out := make([]Waiter, len(waiters))
+	for i, w := range waiters {
+		q.index.mu.RLock()
+		verdicts := q.placer.explain(q.index, w.query)
+		q.index.mu.RUnlock()
+		out[i] = Waiter{Owner: w.owner, Spec: w.query.spec.clone(), Since: w.since, Reasons: Summarise(verdicts)}
+	}
+	return out
+}
+
+func (q *Queue) inOrder() []*waiter {
+	q.index.mu.RLock()
+	defer q.index.mu.RUnlock()
+	waiters := slices.Clone(q.waiters)
+	slices.SortFunc(waiters, func(a, b *waiter) int {
+		if q.before(a, b) {
+			return -1
+		}
+		return 1
+	})
+	return waiters
+}

@@ -1,0 +1,60 @@
+package pool
+
+import "slices"
+
+// State is where a worker is in its life. Only a running one takes new work.
+type State string
+
+const (
+	Running  State = "running"
+	Stalled  State = "stalled"  // no status for a while
+	Cordoned State = "cordoned" // closed to new work by an operator
+	Landing  State = "landing"  // finishing its work, will come back
+	Landed   State = "landed"
+	Retiring State = "retiring" // finishing its work, will not come back
+)
+
+// Limits bound what a worker holds at a time. Zero is no limit.
+type Limits struct {
+	Containers int // leases of any kind
+	Tasks      int // leases of kind Build; they hold back only specs of that kind
+	Volumes    int // contents on the worker, and the volumes its leases claim
+}
+
+// Worker is one place where containers run.
+type Worker struct {
+	Name     string // unique in an index
+	Runtime  string // the plugin that drives it
+	Platform string
+	Team     string   // the only team it serves; empty means shared
+	Tags     []string // a worker with tags takes only work that asks for one of them or more
+	Features []string // what it can do
+	State    State
+	Reason   string // why it is in State, for people; may be empty
+
+	// Limits always hold for this worker. A zero field leaves the matter to
+	// Options.Limits.
+	Limits Limits
+}
+
+func (w Worker) clone() Worker {
+	w.Tags = slices.Clone(w.Tags)
+	w.Features = slices.Clone(w.Features)
+	return w
+}
+
+func (w Worker) equal(o Worker) bool {
+	return w.Name == o.Name && w.Runtime == o.Runtime && w.Platform == o.Platform && w.Team == o.Team &&
+		w.State == o.State && w.Reason == o.Reason && w.Limits == o.Limits &&
+		slices.Equal(w.Tags, o.Tags) && slices.Equal(w.Features, o.Features)
+}
+
+// Usage is what a worker holds now.
+type Usage struct {
+	Build, NoInput, Check int // leases by kind
+	Contents              int // replicas known to be there
+	ClaimedVolumes        int // volumes claimed by leases
+}
+
+func (u Usage) containers() int { return u.Build + u.NoInput + u.Check }
+func (u Usage) volumes() int    { return u.Contents + u.ClaimedVolumes }
