@@ -25,7 +25,9 @@
 //  3. Exactly once. StartProcess with an id and token that ran never runs again. A process is running, exited or
 //     abandoned (its record has a start but no exit, and nobody is left who could write one); the states come only from
 //     the record kept with the container. [NotFound] says what was not found: of a process, it comes only from a live
-//     container's own record and means that it was never started. Following an abandoned process delivers what is
+//     container's own record and means that it was never started. In a container that is gone but still listed
+//     ([ContainerGone]), starting is FailedPrecondition with [ReasonDead]; what its record tells can still be read, and where it
+//     cannot, the answer is FailedPrecondition with [ReasonRecordLost]. Following an abandoned process delivers what is
 //     journalled, then FailedPrecondition with [ReasonAbandoned]. That a process is lost is for the host to say, never for a
 //     plugin. After a start was sent, any error but Invalid, Unsupported, FailedPrecondition or Exhausted leaves open
 //     whether it took effect; the host asks ListProcesses.
@@ -45,13 +47,16 @@
 //     bytes of an older generation are refused. The end of stdin is said, never inferred from a lost connection. A
 //     follower keeps what it sent and was not taken, at most [MaxStdinAhead], and reads its source no further.
 //  8. Signals go to the leader's process group, KILL to its whole tree; after the exit they do nothing. DestroyContainer
-//     kills at once; a graceful stop is composed by the host. A follower of a process in a destroyed container ends with
+//     kills at once, and is done only when nothing of the container can write any more; a graceful stop is composed by the
+//     host. A follower of a process in a destroyed container ends with
 //     NotFound of the container.
 //  9. Volumes are open, then sealed. Open ones are written, by StreamIn or by containers that mount them. Sealing while
 //     a process lives in a container that mounts the volume writable is FailedPrecondition with [ReasonInUse]; afterwards no process
 //     starts in a container with a sealed writable mount ([ReasonSealed]). Only sealed volumes are cloned, streamed to other
-//     workers or used as images. A clone is a new, open volume. Volumes that a plugin makes for itself belong to a
-//     container, die with it and are never listed. Archives keep modes, setuid bits, symbolic and hard links, empty
+//     workers or used as images. A clone is a new, open volume. The host, for its part, mounts an open volume writable in
+//     one container at a time, streams only into volumes that nothing mounts, and never destroys what is mounted or has
+//     living clones. Volumes that a plugin makes for itself belong to a container, die with it and are never listed; until
+//     the last of them is gone, that container is. Archives keep modes, setuid bits, symbolic and hard links, empty
 //     directories, modification times and numeric owners; whatever an archive says, nothing outside the volume changes.
 //     Streaming out one file gives one entry.
 //  10. Labels are set at creation and come back from the lists ([CheckLabels]). The host puts [LabelInstallation] on all

@@ -65,6 +65,8 @@ const (
 	ReasonNotSealed  Reason = "not-sealed"
 	ReasonCreating   Reason = "creating" // the container or volume is half made
 	ReasonProcesses  Reason = "processes"
+	ReasonDead       Reason = "dead"        // the container's keeper is gone for good
+	ReasonRecordLost Reason = "record-lost" // and its record of processes cannot be read
 
 	// With Exhausted.
 	ReasonStorage Reason = "storage"

@@ -19,10 +19,11 @@ type Worker interface {
 	// FailedPrecondition with [ReasonNotSealed] unless the worker has [FeatureCloneLive].
 	CreateVolume(ctx context.Context, spec VolumeSpec) error
 
-	// SealVolume makes a volume read-only for ever. Idempotent. See rule 9.
+	// SealVolume makes a volume read-only for ever. Idempotent. It may take as long as the content is big. See rule 9.
 	SealVolume(ctx context.Context, id VolumeID) error
 
-	// ListVolumes emits every volume that the filter matches, in any order, with its labels. Volumes that a plugin made for
+	// ListVolumes emits every volume that the filter matches, in any order, with its labels. Filtering by
+	// [LabelInstallation] is cheap, by anything else it need not be. Volumes that a plugin made for
 	// its own use are left out. What lives through the whole call is listed exactly once.
 	ListVolumes(ctx context.Context, filter Filter, emit func(VolumeInfo) error) error
 
