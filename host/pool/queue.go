@@ -72,16 +72,21 @@ func (q *Queue) Acquire(ctx context.Context, owner string, s Spec) (Choice, erro
 	}
 	w := &waiter{owner: owner, query: q.placer.query(s.clone()), since: time.Now(), place: -1}
 	limit := cmp.Or(s.WaitLimit, q.placer.opts.WaitLimit)
-	var expired <-chan time.Time
+	var late <-chan struct{}
 	for {
-		choice, err := q.enter(w, limit >= 0)
-		if err != nil || choice.Worker != "" {
-			return choice, err
+		switch q.enter(w, limit >= 0) {
+		case placed:
+			return w.choice, nil
+		case refused:
+			if err := q.refusal(w.query, limit >= 0); err != nil {
+				return Choice{}, err
+			}
+			continue
 		}
-		if limit > 0 && expired == nil {
-			timer := time.NewTimer(limit)
-			defer timer.Stop()
-			expired = timer.C
+		if limit > 0 && late == nil {
+			timer, stop := context.WithTimeout(context.WithoutCancel(ctx), limit)
+			defer stop()
+			late = timer.Done()
 		}
 		select {
 		case <-w.woken:
@@ -93,31 +98,41 @@ func (q *Queue) Acquire(ctx context.Context, owner string, s Spec) (Choice, erro
 				return w.choice, nil
 			}
 			return Choice{}, fmt.Errorf("wait for a place for %q: %w", owner, ctx.Err())
-		case <-expired:
+		case <-late:
 			if q.leave(w) {
 				return w.choice, nil
 			}
-			return Choice{}, &WaitError{Owner: owner, Waited: time.Since(w.since), Cause: q.why(w.query)}
+			if err := q.refusal(w.query, false); err != nil {
+				return Choice{}, &WaitError{Owner: owner, Waited: time.Since(w.since), Cause: err}
+			}
 		}
 	}
 }
 
-// enter places w, or refuses it, or lines it up (no choice, no error).
-func (q *Queue) enter(w *waiter, wait bool) (Choice, error) {
+// What becomes of an arrival.
+const (
+	placed = iota
+	refused
+	linedUp
+)
+
+// enter places w, or lines it up, or refuses it.
+func (q *Queue) enter(w *waiter, wait bool) int {
 	x := q.index
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if l, ok := x.leases[w.owner]; ok {
-		return Choice{Worker: l.Worker, Held: true}, nil
+		w.choice = Choice{Worker: l.Worker, Held: true}
+		return placed
 	}
 	best, compatible := q.placer.best(x, w.query)
 	if best != nil {
-		choice := q.placer.choice(x, w.query, best)
+		w.choice = q.placer.choice(x, w.query, best)
 		q.lease(w, best)
-		return choice, nil
+		return placed
 	}
 	if compatible == nil || !wait {
-		return Choice{}, q.placer.refusal(x, w.query, compatible != nil)
+		return refused
 	}
 	if w.arrived == 0 {
 		q.arrived++
@@ -125,7 +140,20 @@ func (q *Queue) enter(w *waiter, wait bool) (Choice, error) {
 	}
 	w.witness, w.woken, w.place = compatible, make(chan struct{}), len(q.waiters)
 	q.waiters = append(q.waiters, w)
-	return Choice{}, nil
+	return linedUp
+}
+
+// refusal is the error for a query that nothing takes, nil if that has changed
+// meanwhile. It is made with readers let in, for it looks at every worker.
+func (q *Queue) refusal(query *query, wait bool) error {
+	x := q.index
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	best, compatible := q.placer.best(x, query)
+	if best != nil || compatible != nil && wait {
+		return nil
+	}
+	return q.placer.refusal(x, query, compatible != nil)
 }
 
 // leave takes w out, and reports whether it had been given a place meanwhile.
@@ -136,14 +164,6 @@ func (q *Queue) leave(w *waiter) bool {
 		q.remove(w)
 	}
 	return w.choice.Worker != ""
-}
-
-// why says why nothing takes the query now.
-func (q *Queue) why(query *query) error {
-	q.index.mu.RLock()
-	defer q.index.mu.RUnlock()
-	_, compatible := q.placer.best(q.index, query)
-	return q.placer.refusal(q.index, query, compatible != nil)
 }
 
 // changed offers e to the waiters, and sends those that have lost their last
@@ -240,6 +260,13 @@ func (q *Queue) remove(w *waiter) {
 	if len(q.waiters) == 0 {
 		clear(q.served)
 	}
+}
+
+// Len returns how many wait.
+func (q *Queue) Len() int {
+	q.index.mu.RLock()
+	defer q.index.mu.RUnlock()
+	return len(q.waiters)
 }
 
 // Waiter is one who waits.
