@@ -1,0 +1,81 @@
+package tree
+
+import (
+	"io/fs"
+	"time"
+)
+
+// attr is what one can know of a node.
+type attr struct {
+	ino, dev uint64
+	mode     fs.FileMode
+	uid, gid uint32
+	nlink    uint32
+	size     int64
+	mtime    time.Time
+	target   string // of a symlink
+}
+
+// info implements fs.FileInfo.
+type info struct {
+	name string
+	attr
+}
+
+func (i info) Name() string       { return i.name }
+func (i info) Size() int64        { return i.size }
+func (i info) Mode() fs.FileMode  { return i.mode }
+func (i info) ModTime() time.Time { return i.mtime }
+func (i info) IsDir() bool        { return i.mode.IsDir() }
+func (i info) String() string     { return fs.FormatFileInfo(i) }
+
+// Sys returns a *syscall.Stat_t on Linux and macOS and nil elsewhere.
+func (i info) Sys() any { return i.sys() }
+
+// entry is an info as fs.DirEntry.
+type entry struct{ info }
+
+func (e entry) Type() fs.FileMode          { return e.mode.Type() }
+func (e entry) Info() (fs.FileInfo, error) { return e.info, nil }
+func (e entry) String() string             { return fs.FormatDirEntry(e) }
+
+// unixMode is mode as Unix has it.
+func unixMode(mode fs.FileMode) uint32 {
+	m := uint32(mode.Perm())
+	for _, bit := range []struct {
+		mode fs.FileMode
+		unix uint32
+	}{
+		{fs.ModeSetuid, 0o4000}, {fs.ModeSetgid, 0o2000}, {fs.ModeSticky, 0o1000},
+	} {
+		if mode&bit.mode != 0 {
+			m |= bit.unix
+		}
+	}
+	switch mode.Type() {
+	case 0:
+		m |= 0o100000
+	case fs.ModeDir:
+		m |= 0o040000
+	case fs.ModeSymlink:
+		m |= 0o120000
+	case fs.ModeDevice | fs.ModeCharDevice:
+		m |= 0o020000
+	}
+	return m
+}
+
+// permOf is the settable part of a Unix mode.
+func permOf(unix int64) fs.FileMode {
+	m := fs.FileMode(unix) & fs.ModePerm
+	if unix&0o4000 != 0 {
+		m |= fs.ModeSetuid
+	}
+	if unix&0o2000 != 0 {
+		m |= fs.ModeSetgid
+	}
+	if unix&0o1000 != 0 {
+		m |= fs.ModeSticky
+	}
+	return m
+}

@@ -1,0 +1,5 @@
+//go:build !linux && !darwin
+
+package tree
+
+func (a attr) sys() any { return nil }
