@@ -1,0 +1,112 @@
+package memory
+
+import (
+	"context"
+	"io"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+const (
+	// stdinBytes is what the keeper of a process takes ahead of it: as much as a pipe on Linux.
+	stdinBytes = 64 << 10
+	// feedBytes is what a follower reads of its source at a time, so all that it may hold and the keeper has not taken.
+	feedBytes = 32 << 10
+)
+
+var _ [sdk.MaxStdinAhead - feedBytes]struct{} // rule 7
+
+// stdin is the pipe between a journal's followers and its process.
+type stdin struct {
+	buffer []byte // taken, and not read by the process yet
+	taken  int64  // in all
+	closed bool   // its end was said
+}
+
+// readStdin is the process's side: it waits for bytes or the end, as long as ctx lets it. With no follower it just waits.
+func (j *journal) readStdin(ctx context.Context, p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for {
+		if len(j.stdin.buffer) > 0 || len(p) == 0 {
+			n := copy(p, j.stdin.buffer)
+			j.stdin.buffer = j.stdin.buffer[n:]
+			j.changed.ring()
+			return n, nil
+		}
+		if j.stdin.closed {
+			return 0, io.EOF
+		}
+		if err := j.changed.wait(ctx, &j.mu); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// feed moves a follower's source into the process until either ends or the follower is no longer the one.
+func (j *journal) feed(f *follower, source io.Reader) {
+	buf := make([]byte, feedBytes)
+	for j.waitStdin(f) {
+		n, err := source.Read(buf)
+		for rest := buf[:n]; len(rest) > 0; {
+			if !j.waitStdin(f) {
+				return
+			}
+			rest = rest[j.takeStdin(f, rest):]
+		}
+		switch err {
+		case nil:
+		case io.EOF: // only the very value says the end
+			j.closeStdin(f)
+			return
+		default:
+			j.failStdin(f, err)
+			return
+		}
+	}
+}
+
+// waitStdin waits for room and tells whether the follower may still feed.
+func (j *journal) waitStdin(f *follower) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for j.follower == f && !j.stdin.closed {
+		if len(j.stdin.buffer) < stdinBytes {
+			return true
+		}
+		// Without a context: detach and finish both ring, and one of them comes.
+		_ = j.changed.wait(context.Background(), &j.mu)
+	}
+	return false
+}
+
+// takeStdin takes what fits, from the newest follower only.
+func (j *journal) takeStdin(f *follower, p []byte) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.follower != f || j.stdin.closed {
+		return 0
+	}
+	n := min(len(p), stdinBytes-len(j.stdin.buffer))
+	j.stdin.buffer = append(j.stdin.buffer, p[:n]...)
+	j.stdin.taken += int64(n)
+	j.changed.ring()
+	return n
+}
+
+func (j *journal) closeStdin(f *follower) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.follower == f {
+		j.stdin.closed = true
+		j.changed.ring()
+	}
+}
+
+// failStdin ends the follower with the error of its own source and closes nothing.
+func (j *journal) failStdin(f *follower, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	f.err = err
+	j.changed.ring()
+}
