@@ -1,0 +1,62 @@
+package store
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// migrations lists the steps from an empty database to the newest schema; the
+// n-th makes version n. A step that was released is never edited.
+func migrations() ([]string, error) {
+	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	steps := make([]string, 0, len(names))
+	for i, name := range names {
+		if want := fmt.Sprintf("migrations/%04d.sql", i+1); name != want {
+			return nil, fmt.Errorf("migration %s found where %s belongs", name, want)
+		}
+		text, err := migrationFiles.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		steps = append(steps, string(text))
+	}
+	return steps, nil
+}
+
+// migrate brings the database up to the last step, each step in a transaction
+// of its own. A step that fails leaves the version before it.
+func migrate(ctx context.Context, s *session, file string, steps []string) error {
+	version, err := s.version(ctx)
+	if err != nil {
+		return err
+	}
+	if version > len(steps) {
+		return &VersionError{File: file, Has: version, Own: len(steps)}
+	}
+	for n := version; n < len(steps); n++ {
+		if err := migrateStep(ctx, s, n+1, steps[n]); err != nil {
+			return fmt.Errorf("bring %s from version %d to %d: %w", file, n, n+1, err)
+		}
+	}
+	return nil
+}
+
+func migrateStep(ctx context.Context, s *session, to int, step string) error {
+	// SQLite keeps user_version with the pages, so it commits with the step.
+	script := []string{"BEGIN IMMEDIATE", step, fmt.Sprintf("PRAGMA user_version = %d", to), "COMMIT"}
+	for _, text := range script {
+		if _, err := s.conn.ExecContext(ctx, text); err != nil {
+			return errors.Join(err, s.abandon())
+		}
+	}
+	return nil
+}

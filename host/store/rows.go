@@ -1,0 +1,272 @@
+package store
+
+import (
+	"fmt"
+	"time"
+)
+
+// schema has the tables; it is built once per Store and never changed.
+type schema struct {
+	containers *table[Container]
+	processes  *table[Process]
+	volumes    *table[Volume]
+	artifacts  *table[Artifact]
+	runs       *table[Run]
+}
+
+func newSchema() *schema {
+	return &schema{
+		containers: newTable("container", "containers",
+			"id, worker, owner, team, token, state, spec, reason, created_at, updated_at", (*Container).fields),
+		processes: newTable("process", "processes",
+			`id, container, token, state, spec, position, stdin_taken, "exit", reason, started_at, ended_at`, (*Process).fields),
+		volumes: newTable("volume", "volumes",
+			"id, worker, token, state, container, artifact, parent, path, role, bytes, created_at", (*Volume).fields),
+		artifacts: newTable("artifact", "artifacts",
+			"id, name, owner, created_at, expires_at", (*Artifact).fields),
+		runs: newTable("run", "runs",
+			"id, job, state, created_at, ended_at", (*Run).fields),
+	}
+}
+
+const byID = " WHERE id = ?"
+
+// Container is a row of a container.
+type Container struct {
+	ID     string
+	Worker string
+	// Owner is held by at most one row; empty is no owner, and any number may
+	// have that. A row that is on its way out may give its owner up.
+	Owner     string
+	Team      string
+	Token     string
+	State     string
+	Spec      []byte // JSON
+	Reason    string // why it is in this state, for people
+	CreatedAt time.Time
+	UpdatedAt time.Time
+}
+
+func (c *Container) fields() []any {
+	return []any{&c.ID, &c.Worker, &c.Owner, &c.Team, &c.Token, &c.State, &c.Spec, &c.Reason,
+		(*stamp)(&c.CreatedAt), (*stamp)(&c.UpdatedAt)}
+}
+
+// ContainerFilter selects containers; a zero field selects all.
+type ContainerFilter struct {
+	Worker      string
+	Team        string
+	OwnerPrefix string
+	States      []string // any of these
+}
+
+// InsertContainer makes a row, and answers ErrExists if its id or its owner is
+// taken: of several callers that claim one owner, one succeeds, and the others
+// find its row with ContainerByOwner in the same transaction.
+func (tx *Tx) InsertContainer(c Container) error {
+	return write(tx, tx.schema.containers, tx.schema.containers.insert, c)
+}
+
+// PutContainer answers ErrExists if another row has the owner.
+func (tx *Tx) PutContainer(c Container) error {
+	return write(tx, tx.schema.containers, tx.schema.containers.put, c)
+}
+
+func (tx *Tx) Container(id string) (Container, error) {
+	return get(tx, tx.schema.containers, byID, id)
+}
+
+// ContainerByOwner answers ErrNotFound for the empty owner.
+func (tx *Tx) ContainerByOwner(owner string) (Container, error) {
+	return get(tx, tx.schema.containers, " WHERE owner = ? AND owner <> ''", owner)
+}
+
+func (tx *Tx) DeleteContainer(id string) error { return remove(tx, tx.schema.containers, id) }
+
+func (tx *Tx) Containers(f ContainerFilter) ([]Container, error) {
+	var w where
+	w.equal("worker", f.Worker)
+	w.equal("team", f.Team)
+	w.prefix("owner", f.OwnerPrefix)
+	w.in("state", f.States)
+	return list(tx, tx.schema.containers, w)
+}
+
+// Process is a row of a process.
+type Process struct {
+	ID         string
+	Container  string
+	Token      string
+	State      string
+	Spec       []byte // JSON, and never the environment
+	Position   int64  // up to here the output is stored, and acknowledged
+	StdinTaken int64  // bytes
+	Exit       []byte // JSON; empty until it is known
+	Reason     string // why it is in this state, for people
+	StartedAt  time.Time
+	EndedAt    time.Time
+}
+
+func (p *Process) fields() []any {
+	return []any{&p.ID, &p.Container, &p.Token, &p.State, &p.Spec, &p.Position, &p.StdinTaken, &p.Exit, &p.Reason,
+		(*stamp)(&p.StartedAt), (*stamp)(&p.EndedAt)}
+}
+
+// ProcessFilter selects processes; a zero field selects all.
+type ProcessFilter struct {
+	Container string
+	Worker    string   // that of its container's row
+	States    []string // any of these
+}
+
+func (tx *Tx) PutProcess(p Process) error {
+	return write(tx, tx.schema.processes, tx.schema.processes.put, p)
+}
+
+func (tx *Tx) Process(id string) (Process, error) { return get(tx, tx.schema.processes, byID, id) }
+
+func (tx *Tx) DeleteProcess(id string) error { return remove(tx, tx.schema.processes, id) }
+
+// SetProcessPosition moves the two numbers of a process forward; one that is
+// less than what is stored changes nothing. It answers ErrNotFound if there is
+// no such row.
+func (tx *Tx) SetProcessPosition(id string, position, stdinTaken int64) error {
+	n, err := tx.exec("process", id,
+		"UPDATE processes SET position = MAX(position, ?2), stdin_taken = MAX(stdin_taken, ?3) WHERE id = ?1",
+		id, position, stdinTaken)
+	if err == nil && n == 0 {
+		return fmt.Errorf("process %q: %w", id, ErrNotFound)
+	}
+	return err
+}
+
+func (tx *Tx) Processes(f ProcessFilter) ([]Process, error) {
+	var w where
+	w.equal("container", f.Container)
+	w.in("state", f.States)
+	if f.Worker != "" {
+		w.add("container IN (SELECT id FROM containers WHERE worker = ?)", f.Worker)
+	}
+	return list(tx, tx.schema.processes, w)
+}
+
+// Volume is a row of a volume.
+type Volume struct {
+	ID        string
+	Worker    string
+	Token     string
+	State     string
+	Container string // id of the container that it belongs to, or ""
+	Artifact  string // id of the artifact whose content it has, or ""
+	Parent    string // id of the volume that it is a clone of, or ""
+	Path      string // where its container mounts it, or ""
+	Role      string
+	Bytes     int64
+	CreatedAt time.Time
+}
+
+func (v *Volume) fields() []any {
+	return []any{&v.ID, &v.Worker, &v.Token, &v.State, &v.Container, &v.Artifact, &v.Parent, &v.Path, &v.Role, &v.Bytes,
+		(*stamp)(&v.CreatedAt)}
+}
+
+// VolumeFilter selects volumes; a zero field selects all.
+type VolumeFilter struct {
+	Worker    string
+	Container string
+	Artifact  string
+	Parent    string
+	Role      string
+	States    []string // any of these
+}
+
+func (tx *Tx) PutVolume(v Volume) error {
+	return write(tx, tx.schema.volumes, tx.schema.volumes.put, v)
+}
+
+func (tx *Tx) Volume(id string) (Volume, error) { return get(tx, tx.schema.volumes, byID, id) }
+
+func (tx *Tx) DeleteVolume(id string) error { return remove(tx, tx.schema.volumes, id) }
+
+func (tx *Tx) Volumes(f VolumeFilter) ([]Volume, error) {
+	var w where
+	w.equal("worker", f.Worker)
+	w.equal("container", f.Container)
+	w.equal("artifact", f.Artifact)
+	w.equal("parent", f.Parent)
+	w.equal("role", f.Role)
+	w.in("state", f.States)
+	return list(tx, tx.schema.volumes, w)
+}
+
+// Artifact is a row of an artifact; the volumes with its content point to it.
+type Artifact struct {
+	ID        string
+	Name      string // held by at most one row; any number may have none
+	Owner     string
+	CreatedAt time.Time
+	ExpiresAt time.Time // zero: never
+}
+
+func (a *Artifact) fields() []any {
+	return []any{&a.ID, &a.Name, &a.Owner, (*stamp)(&a.CreatedAt), (*stamp)(&a.ExpiresAt)}
+}
+
+// ArtifactFilter selects artifacts; a zero field selects all.
+type ArtifactFilter struct {
+	OwnerPrefix   string
+	ExpiresBefore time.Time // those that expire, and before this
+}
+
+// PutArtifact answers ErrExists if another row has the name.
+func (tx *Tx) PutArtifact(a Artifact) error {
+	return write(tx, tx.schema.artifacts, tx.schema.artifacts.put, a)
+}
+
+func (tx *Tx) Artifact(id string) (Artifact, error) { return get(tx, tx.schema.artifacts, byID, id) }
+
+// ArtifactByName answers ErrNotFound for the empty name.
+func (tx *Tx) ArtifactByName(name string) (Artifact, error) {
+	return get(tx, tx.schema.artifacts, " WHERE name = ? AND name <> ''", name)
+}
+
+func (tx *Tx) DeleteArtifact(id string) error { return remove(tx, tx.schema.artifacts, id) }
+
+func (tx *Tx) Artifacts(f ArtifactFilter) ([]Artifact, error) {
+	var w where
+	w.prefix("owner", f.OwnerPrefix)
+	w.before("expires_at", f.ExpiresBefore)
+	return list(tx, tx.schema.artifacts, w)
+}
+
+// Run is a row of a run of a job.
+type Run struct {
+	ID        string
+	Job       []byte // JSON
+	State     string
+	CreatedAt time.Time
+	EndedAt   time.Time // zero: it has not ended
+}
+
+func (r *Run) fields() []any {
+	return []any{&r.ID, &r.Job, &r.State, (*stamp)(&r.CreatedAt), (*stamp)(&r.EndedAt)}
+}
+
+// RunFilter selects runs; a zero field selects all.
+type RunFilter struct {
+	States      []string  // any of these
+	EndedBefore time.Time // those that have ended, and before this
+}
+
+func (tx *Tx) PutRun(r Run) error { return write(tx, tx.schema.runs, tx.schema.runs.put, r) }
+
+func (tx *Tx) Run(id string) (Run, error) { return get(tx, tx.schema.runs, byID, id) }
+
+func (tx *Tx) DeleteRun(id string) error { return remove(tx, tx.schema.runs, id) }
+
+func (tx *Tx) Runs(f RunFilter) ([]Run, error) {
+	var w where
+	w.in("state", f.States)
+	w.before("ended_at", f.EndedBefore)
+	return list(tx, tx.schema.runs, w)
+}
