@@ -23,7 +23,8 @@ type Index struct {
 	queues   []*Queue
 }
 
-// entry is a worker, or what was reported of one that is not there (known false).
+// entry is a worker, or what was reported of one that is not there: known is
+// false then, and as it has no State, nothing finds it compatible.
 type entry struct {
 	Worker
 	known    bool

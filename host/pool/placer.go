@@ -133,7 +133,7 @@ func (p *Placer) best(x *Index, q *query) (best, compatible *entry) {
 	seed := p.chance()
 	var top rank
 	for _, e := range x.slots {
-		if e == nil || !e.known {
+		if e == nil {
 			continue
 		}
 		r := q.judge(e)

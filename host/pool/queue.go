@@ -178,7 +178,7 @@ func (q *Queue) changed(e *entry) {
 	}
 	for i := len(q.waiters) - 1; i >= 0; i-- {
 		w := q.waiters[i]
-		if w.witness != e || q.suits(w, e) {
+		if w.witness != e || w.query.judge(e).Compatible() {
 			continue
 		}
 		if w.witness = q.witness(w); w.witness == nil {
@@ -189,9 +189,6 @@ func (q *Queue) changed(e *entry) {
 
 // next returns the waiter that e goes to, nil if it suits none.
 func (q *Queue) next(e *entry) *waiter {
-	if !e.known {
-		return nil
-	}
 	var first *waiter
 	for _, w := range q.waiters {
 		if (first == nil || q.before(w, first)) && w.query.judge(e) == OK {
@@ -219,11 +216,10 @@ func (q *Queue) before(a, b *waiter) bool {
 	return a.arrived < b.arrived
 }
 
-func (q *Queue) suits(w *waiter, e *entry) bool { return e.known && w.query.judge(e).Compatible() }
-
+// witness returns a worker that is compatible, nil if none is.
 func (q *Queue) witness(w *waiter) *entry {
 	for _, e := range q.index.slots {
-		if e != nil && q.suits(w, e) {
+		if e != nil && w.query.judge(e).Compatible() {
 			return e
 		}
 	}

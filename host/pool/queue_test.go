@@ -117,11 +117,18 @@ func TestQueueIsFairBetweenTeams(t *testing.T) {
 		l.wait("b0", pool.Spec{Team: "b"})
 		l.wait("b1", pool.Spec{Team: "b"})
 		last := "first"
-		for i, want := range []string{"a0", "b0", "a1", "b1", "a2"} {
+		served := []string{}
+		for _, want := range []string{"a0", "b0", "a1", "b1", "a2"} {
 			l.x.Release(last)
-			l.want([]string{"a0", "b0", "a1", "b1", "a2"}[:i+1]...)
+			served = append(served, want)
+			l.want(served...)
 			last = want
 		}
+		// The queue was empty: whose turn it was is forgotten.
+		l.wait("a3", pool.Spec{Team: "a"})
+		l.wait("b2", pool.Spec{Team: "b"})
+		l.x.Release(last)
+		l.want(append(served, "a3")...)
 	})
 }
 
@@ -238,6 +245,26 @@ func TestQueueCancelLeavesNothing(t *testing.T) {
 		l.want("next")
 		if _, held := l.x.Held("gone"); held || l.x.Usage("w").Build != 1 {
 			t.Errorf("the cancelled one has left a lease: %+v", l.x.Usage("w"))
+		}
+	})
+}
+
+// A place given in the moment of the cancel is not lost: the error is nil.
+func TestQueueCancelMeetsPlace(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // so that the waiter cannot run between the two
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, pool.Options{}, running("w", limited(1)))
+		for i := range 20 {
+			lease(t, l.x, "busy", "w", pool.Build)
+			owner := fmt.Sprint("o", i)
+			cancel := l.wait(owner, pool.Spec{})
+			cancel()
+			l.x.Release("busy")
+			err := l.err(owner)
+			if _, held := l.x.Held(owner); held != (err == nil) {
+				t.Fatalf("lease held %t, but error %v", held, err)
+			}
+			l.x.Release(owner)
 		}
 	})
 }
