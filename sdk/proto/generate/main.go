@@ -1,0 +1,186 @@
+// Command generate compiles the .proto files into sdk/internal/pb. It needs nothing but Go: the compiler is a library, and
+// the two code generators are tools of this module, pinned by its go.mod.
+//
+// Run it in its own folder, through go generate in sdk/proto. With -check it writes nothing and fails if what is there
+// differs from what it would write.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+
+	"github.com/bufbuild/protocompile"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+	"google.golang.org/protobuf/types/pluginpb"
+)
+
+const (
+	protoRoot = ".."
+	outDir    = "../../internal/pb"
+	goPackage = "github.com/slipway-run/slipway/sdk/internal/pb"
+)
+
+func main() {
+	check := flag.Bool("check", false, "fail if the generated files are not current, and write nothing")
+	flag.Parse()
+	if err := run(context.Background(), *check); err != nil {
+		fmt.Fprintln(os.Stderr, "generate:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, check bool) error {
+	request, err := compile(ctx)
+	if err != nil {
+		return err
+	}
+	files := map[string][]byte{}
+	for _, tool := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
+		if err := generate(ctx, tool, request, files); err != nil {
+			return fmt.Errorf("%s: %w", tool, err)
+		}
+	}
+	if check {
+		return compare(files)
+	}
+	return write(files)
+}
+
+// compile reads every .proto below the root and makes the request that protoc would send to a code generator.
+func compile(ctx context.Context) (*pluginpb.CodeGeneratorRequest, error) {
+	var names []string
+	err := fs.WalkDir(os.DirFS(protoRoot), "slipway", func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".proto" {
+			names = append(names, path)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	sort.Strings(names)
+	compiler := protocompile.Compiler{
+		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{protoRoot}}),
+		SourceInfoMode: protocompile.SourceInfoStandard,
+	}
+	compiled, err := compiler.Compile(ctx, names...)
+	if err != nil {
+		return nil, err
+	}
+	request := &pluginpb.CodeGeneratorRequest{
+		FileToGenerate:  names,
+		Parameter:       proto.String("module=" + goPackage),
+		CompilerVersion: &pluginpb.Version{Major: proto.Int32(0), Minor: proto.Int32(14), Patch: proto.Int32(1), Suffix: proto.String("protocompile")},
+	}
+	seen := map[string]bool{}
+	for _, file := range compiled {
+		addWithImports(request, file, seen)
+	}
+	return request, nil
+}
+
+// addWithImports puts imports before their importers, as generators expect.
+func addWithImports(request *pluginpb.CodeGeneratorRequest, file protoreflect.FileDescriptor, seen map[string]bool) {
+	if seen[file.Path()] {
+		return
+	}
+	seen[file.Path()] = true
+	imports := file.Imports()
+	for i := range imports.Len() {
+		addWithImports(request, imports.Get(i).FileDescriptor, seen)
+	}
+	request.ProtoFile = append(request.ProtoFile, descriptor(file))
+}
+
+func descriptor(file protoreflect.FileDescriptor) *descriptorpb.FileDescriptorProto {
+	// A compiled file still has its comments; converting the general descriptor would lose them.
+	if result, ok := file.(interface {
+		FileDescriptorProto() *descriptorpb.FileDescriptorProto
+	}); ok {
+		return result.FileDescriptorProto()
+	}
+	return protodesc.ToFileDescriptorProto(file)
+}
+
+func generate(ctx context.Context, tool string, request *pluginpb.CodeGeneratorRequest, files map[string][]byte) error {
+	in, err := proto.Marshal(request)
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "tool", tool)
+	cmd.Stdin, cmd.Stderr = bytes.NewReader(in), os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return err
+	}
+	var response pluginpb.CodeGeneratorResponse
+	if err := proto.Unmarshal(out, &response); err != nil {
+		return err
+	}
+	if response.Error != nil {
+		return errors.New(response.GetError())
+	}
+	for _, f := range response.File {
+		files[f.GetName()] = []byte(f.GetContent())
+	}
+	return nil
+}
+
+func write(files map[string][]byte) error {
+	if err := os.MkdirAll(outDir, 0o755); err != nil {
+		return err
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(outDir, name), content, 0o644); err != nil {
+			return err
+		}
+	}
+	return removeStale(files)
+}
+
+func removeStale(files map[string][]byte) error {
+	there, err := filepath.Glob(filepath.Join(outDir, "*.pb.go"))
+	if err != nil {
+		return err
+	}
+	for _, path := range there {
+		if _, ok := files[filepath.Base(path)]; ok {
+			continue
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func compare(files map[string][]byte) error {
+	there, err := filepath.Glob(filepath.Join(outDir, "*.pb.go"))
+	if err != nil {
+		return err
+	}
+	if len(there) != len(files) {
+		return fmt.Errorf("%s holds %d generated files, want %d: run go generate ./sdk/proto", outDir, len(there), len(files))
+	}
+	for name, content := range files {
+		got, err := os.ReadFile(filepath.Join(outDir, name))
+		if err != nil {
+			return err
+		}
+		if !bytes.Equal(got, content) {
+			return fmt.Errorf("%s is not what the .proto files say: run go generate ./sdk/proto", name)
+		}
+	}
+	return nil
+}
