@@ -1,0 +1,5 @@
+//go:build !linux
+
+package stream
+
+func exchange(fresh, path, old string) error { return exchangeByTwo(fresh, path, old) }
