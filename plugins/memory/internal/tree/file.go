@@ -54,14 +54,17 @@ const errRace = syscall.EAGAIN
 func (n *Namespace) open(cwd, name string, flag int, perm fs.FileMode) (*File, error) {
 	create := flag&os.O_CREATE != 0
 	exclusive := create && flag&os.O_EXCL != 0
-	s := newSearch(n, cwd, name)
-	err := s.run(!exclusive)
-	if err == syscall.ENOENT && create && s.rest == "" && s.name != "" {
-		if s.slash {
-			return nil, syscall.EISDIR
-		}
+	how := followAll
+	if exclusive {
+		how = followNever
+	}
+	s, err := n.find(cwd, name, how)
+	switch {
+	case create && s.slash && s.name != "" && (err == nil || s.rest == ""):
+		err = syscall.EISDIR
+	case create && s.missing(err):
 		err = s.create(perm, exclusive)
-	} else if err == nil {
+	case err == nil:
 		err = s.check(flag, exclusive)
 	}
 	if err != nil {

@@ -122,19 +122,15 @@ func (n *Namespace) mount(m Mount, dev uint64, points *uint64) error {
 func (n *Namespace) mountPoint(p string) ([]string, error) {
 	for range maxPath {
 		s := newSearch(n, "/", p)
-		missing := false
-		err := s.run(true)
-		if err == syscall.ENOENT {
-			missing, err = true, nil
+		err := s.run(followAll)
+		if err == nil && !s.node.attr.mode.IsDir() {
+			return nil, syscall.ENOTDIR
 		}
-		if err != nil {
-			return nil, err
-		}
-		if !missing {
-			if !s.node.attr.mode.IsDir() {
-				return nil, syscall.ENOTDIR
-			}
+		if err == nil {
 			return s.names(), nil
+		}
+		if err != syscall.ENOENT {
+			return nil, err
 		}
 		names := append(s.names(), s.name)
 		err = s.dir().mkdir(s.name, 0o755)
@@ -172,7 +168,7 @@ func (p *point) reach(names []string, points *uint64) *point {
 func (n *Namespace) addNull(points *uint64) {
 	s := newSearch(n, "/", "/dev")
 	at := []string{"dev"}
-	if err := s.run(true); err == nil && s.node.attr.mode.IsDir() {
+	if err := s.run(followAll); err == nil && s.node.attr.mode.IsDir() {
 		at = s.names()
 	}
 	p := n.root.reach(append(at, "null"), points)

@@ -22,23 +22,23 @@ func linkError(op, old, new string, err error) error {
 }
 
 // find resolves a path that must exist.
-func (n *Namespace) find(cwd, name string, follow bool) (*search, error) {
+func (n *Namespace) find(cwd, name string, f follow) (*search, error) {
 	s := newSearch(n, cwd, name)
-	return s, s.run(follow)
+	return s, s.run(f)
 }
 
 // Stat describes what a path leads to, through symlinks.
 func (n *Namespace) Stat(cwd, name string) (fs.FileInfo, error) {
-	return n.info("stat", cwd, name, true)
+	return n.info("stat", cwd, name, followAll)
 }
 
 // Lstat is Stat, but describes a symlink at the path's end itself.
 func (n *Namespace) Lstat(cwd, name string) (fs.FileInfo, error) {
-	return n.info("lstat", cwd, name, false)
+	return n.info("lstat", cwd, name, followSlash)
 }
 
-func (n *Namespace) info(op, cwd, name string, follow bool) (fs.FileInfo, error) {
-	s, err := n.find(cwd, name, follow)
+func (n *Namespace) info(op, cwd, name string, f follow) (fs.FileInfo, error) {
+	s, err := n.find(cwd, name, f)
 	if err != nil {
 		return nil, pathError(op, name, err)
 	}
@@ -61,7 +61,7 @@ func base(name string) string {
 // ReadDir returns a directory's entries, sorted by name. Their Info is what
 // was there at that time.
 func (n *Namespace) ReadDir(cwd, name string) ([]fs.DirEntry, error) {
-	s, err := n.find(cwd, name, true)
+	s, err := n.find(cwd, name, followAll)
 	if err != nil {
 		return nil, pathError("open", name, err)
 	}
@@ -85,27 +85,21 @@ func entries(all []info) []fs.DirEntry {
 
 // Readlink returns the target of a symlink.
 func (n *Namespace) Readlink(cwd, name string) (string, error) {
-	s, err := n.find(cwd, name, false)
+	s, err := n.find(cwd, name, followSlash)
 	if err == nil && s.node.attr.target == "" {
 		err = syscall.EINVAL
 	}
 	return s.node.attr.target, pathError("readlink", name, err)
 }
 
-// vacant resolves a path at which something is to be made, and returns the
-// directory to make it in.
+// vacant resolves a path at which something is to be made. A slash may follow
+// the name of a directory only.
 func (n *Namespace) vacant(cwd, name string, dir bool) (*search, error) {
-	s := newSearch(n, cwd, name)
-	// A slash may follow the name of a directory to be made, but never makes
-	// its symlink be followed.
-	for dir && len(s.rest) > 1 && s.rest[len(s.rest)-1] == '/' {
-		s.rest = s.rest[:len(s.rest)-1]
-	}
-	err := s.run(false)
+	s, err := n.find(cwd, name, followNever)
 	switch {
 	case err == nil:
 		return s, syscall.EEXIST
-	case err != syscall.ENOENT || s.rest != "" || s.slash:
+	case !s.missing(err) || s.slash && !dir:
 		return s, err
 	}
 	return s, nil
@@ -113,36 +107,39 @@ func (n *Namespace) vacant(cwd, name string, dir bool) (*search, error) {
 
 // Mkdir makes a directory.
 func (n *Namespace) Mkdir(cwd, name string, perm fs.FileMode) error {
+	return pathError("mkdir", name, n.mkdir(cwd, name, perm))
+}
+
+func (n *Namespace) mkdir(cwd, name string, perm fs.FileMode) error {
 	s, err := n.vacant(cwd, name, true)
-	if err == nil {
-		err = s.dir().mkdir(s.name, perm)
+	if err != nil {
+		return err
 	}
-	return pathError("mkdir", name, err)
+	return s.dir().mkdir(s.name, perm)
 }
 
 // MkdirAll makes a directory and its missing parents; one that is there
-// already is fine.
+// already is fine. The target of a dangling symlink is not made.
 func (n *Namespace) MkdirAll(cwd, name string, perm fs.FileMode) error {
-	for range maxPath {
-		s, err := n.find(cwd, name, true)
-		if err == nil && !s.node.attr.mode.IsDir() {
-			err = syscall.ENOTDIR
+	for end := range len(name) + 1 {
+		if end < len(name) && (name[end] != '/' || end == 0) {
+			continue
 		}
-		if err != syscall.ENOENT || name == "" {
-			return pathError("mkdir", name, err)
-		}
-		// s stands where the first name is missing. Like mkdir -p, one does not
-		// make the target of a dangling symlink.
-		if s.hops > 0 {
-			if l, err := n.find(cwd, name, false); err == nil && l.node.attr.target != "" {
-				return pathError("mkdir", name, syscall.EEXIST)
+		err := n.mkdir(cwd, name[:end], perm)
+		if err == syscall.EEXIST {
+			s, missing := n.find(cwd, name[:end], followAll)
+			switch {
+			case missing == nil && s.node.attr.mode.IsDir():
+				err = nil
+			case missing == nil:
+				err = syscall.ENOTDIR
 			}
 		}
-		if err := s.dir().mkdir(s.name, perm); err != nil && err != syscall.EEXIST {
+		if err != nil {
 			return pathError("mkdir", name, err)
 		}
 	}
-	return pathError("mkdir", name, syscall.EBUSY) // someone keeps removing it
+	return nil
 }
 
 // Symlink makes a symlink called name to target, which may be anything.
@@ -170,7 +167,7 @@ func (n *Namespace) Link(cwd, old, name string) error {
 }
 
 func (n *Namespace) link(cwd, old, name string) error {
-	from, err := n.find(cwd, old, false)
+	from, err := n.find(cwd, old, followSlash)
 	if err != nil {
 		return err
 	}
@@ -191,25 +188,31 @@ func (n *Namespace) link(cwd, old, name string) error {
 	return t.link(from.node.ino(), to.dir().ino(), to.name)
 }
 
-// named resolves a path whose last name is to be taken away.
-func (n *Namespace) named(cwd, name string) (*search, error) {
-	s, err := n.find(cwd, name, false)
-	if err != nil {
-		return s, err
-	}
-	if s.name == "" || s.node.pt != nil {
-		return s, syscall.EBUSY // the root, ".", "..", a mount point
-	}
-	return s, nil
-}
-
 // Remove removes a file, a symlink or an empty directory.
 func (n *Namespace) Remove(cwd, name string) error {
-	s, err := n.named(cwd, name)
+	s, err := n.find(cwd, name, followNever)
+	if err == nil {
+		err = s.removable()
+	}
 	if err == nil {
 		err = remove(s.dir(), s.name)
 	}
 	return pathError("remove", name, err)
+}
+
+// removable says whether what was found may lose the name it was found by.
+func (s *search) removable() error {
+	switch {
+	case s.dots == ".":
+		return syscall.EINVAL
+	case s.dots == "..":
+		return syscall.ENOTEMPTY
+	case s.name == "", s.node.pt != nil:
+		return syscall.EBUSY
+	case s.slash && !s.node.attr.mode.IsDir():
+		return syscall.ENOTDIR
+	}
+	return nil
 }
 
 func remove(dir *place, name string) error {
@@ -224,12 +227,14 @@ func remove(dir *place, name string) error {
 // fine. It goes on after an error and returns the first. The content of a
 // mount is removed too, then the mount point itself is EBUSY.
 func (n *Namespace) RemoveAll(cwd, name string) error {
-	s, err := n.find(cwd, name, false)
+	s, err := n.find(cwd, name, followNever)
 	if err == syscall.ENOENT && name != "" {
 		return nil
 	}
-	if err == nil && s.name == "" {
-		err = syscall.EINVAL
+	if err == nil {
+		if err = s.removable(); err == syscall.EBUSY && s.name != "" {
+			err = nil // a mount point's content can be removed
+		}
 	}
 	if err != nil {
 		return pathError("unlinkat", name, err)
@@ -296,24 +301,24 @@ func (n *Namespace) Rename(cwd, old, new string) error {
 }
 
 func (n *Namespace) rename(cwd, old, new string) error {
-	from, err := n.named(cwd, old)
-	if err != nil {
-		return err
+	from, missing := n.find(cwd, old, followNever)
+	if missing != nil && !from.missing(missing) {
+		return missing
 	}
-	to := newSearch(n, cwd, new)
-	err = to.run(false)
+	to, err := n.find(cwd, new, followNever)
 	switch {
-	case err == syscall.ENOENT && to.rest == "":
-		if to.slash && !from.node.attr.mode.IsDir() {
-			return syscall.ENOTDIR
-		}
-	case err != nil:
+	case err != nil && !to.missing(err):
 		return err
-	case to.name == "" || to.node.pt != nil:
+	case from.name == "" || to.name == "":
 		return syscall.EBUSY
-	}
-	if from.node.mnt != to.dir().mnt {
+	case from.dir().mnt != to.dir().mnt:
 		return syscall.EXDEV
+	case missing != nil:
+		return missing
+	case from.node.pt != nil || to.node.pt != nil:
+		return syscall.EBUSY
+	case (from.slash || to.slash) && !from.node.attr.mode.IsDir():
+		return syscall.ENOTDIR
 	}
 	t, err := to.dir().tree()
 	if err != nil {
@@ -323,8 +328,8 @@ func (n *Namespace) rename(cwd, old, new string) error {
 }
 
 // change sets metadata. What exists in no tree cannot be changed.
-func (n *Namespace) change(op, cwd, name string, follow bool, f func(*inode)) error {
-	s, err := n.find(cwd, name, follow)
+func (n *Namespace) change(op, cwd, name string, how follow, f func(*inode)) error {
+	s, err := n.find(cwd, name, how)
 	if err == nil {
 		err = s.node.change(f)
 	}
@@ -341,18 +346,18 @@ func (p *place) change(f func(*inode)) error {
 
 // Chmod sets permissions, setuid, setgid and sticky, through symlinks.
 func (n *Namespace) Chmod(cwd, name string, mode fs.FileMode) error {
-	return n.change("chmod", cwd, name, true, func(in *inode) { in.mode = in.mode.Type() | mode&kept })
+	return n.change("chmod", cwd, name, followAll, func(in *inode) { in.mode = in.mode.Type() | mode&kept })
 }
 
 // Chown sets the owner, through symlinks; -1 leaves an id as it is. As on
 // Linux, a file loses its setuid bit, and its setgid bit if it is executable.
 func (n *Namespace) Chown(cwd, name string, uid, gid int) error {
-	return n.change("chown", cwd, name, true, chown(uid, gid))
+	return n.change("chown", cwd, name, followAll, chown(uid, gid))
 }
 
 // Lchown is Chown, but changes a symlink itself.
 func (n *Namespace) Lchown(cwd, name string, uid, gid int) error {
-	return n.change("lchown", cwd, name, false, chown(uid, gid))
+	return n.change("lchown", cwd, name, followSlash, chown(uid, gid))
 }
 
 func chown(uid, gid int) func(*inode) {
@@ -376,5 +381,5 @@ func chown(uid, gid int) func(*inode) {
 // Chtimes sets the time of the last change, through symlinks. The time of the
 // last access is not kept.
 func (n *Namespace) Chtimes(cwd, name string, mtime time.Time) error {
-	return n.change("chtimes", cwd, name, true, func(in *inode) { in.mtime = mtime.Round(0) })
+	return n.change("chtimes", cwd, name, followAll, func(in *inode) { in.mtime = mtime.Round(0) })
 }

@@ -33,7 +33,7 @@ func (t *Tree) WriteTar(ctx context.Context, w io.Writer, name string) error {
 	if err != nil {
 		return err
 	}
-	s, err := n.find("/", p, false)
+	s, err := n.find("/", p, followSlash)
 	if err != nil {
 		return pathError("tar", name, err)
 	}

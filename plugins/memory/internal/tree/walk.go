@@ -25,15 +25,25 @@ type place struct {
 
 func (p *place) ino() uint64 { return p.attr.ino }
 
+// follow says what becomes of a symlink at the end of a path.
+type follow int
+
+const (
+	followNever follow = iota // the path's last name is what is meant, even before a slash
+	followSlash               // it is followed if a slash comes behind it
+	followAll
+)
+
 // search resolves one path. After run, node is what was found; stack holds the
 // directories from the root to the one that has it, and name the last name,
 // empty if the path ended in "." or ".." or was the root: then the last of
-// stack is node itself.
+// stack is node itself, and dots says which.
 type search struct {
 	ns    *Namespace
 	stack []place
 	rest  string // what is still to be resolved
 	name  string
+	dots  string
 	slash bool // a slash followed the last name
 	hops  int  // symlinks followed
 	node  place
@@ -62,10 +72,10 @@ func (s *search) names() []string {
 	return names
 }
 
-// run resolves the path; a symlink at its end is followed if follow is set or
-// a slash follows it. ENOENT with rest empty means that only the last name is
-// missing; else rest is what would have come behind name.
-func (s *search) run(follow bool) error {
+// run resolves the path. If ENOENT comes back, s.missing tells whether only the
+// last name is missing; if not, rest is what would have come behind name. With
+// followNever the caller looks at slash.
+func (s *search) run(f follow) error {
 	switch {
 	case s.rest == "":
 		return syscall.ENOENT
@@ -80,7 +90,7 @@ func (s *search) run(follow bool) error {
 	}
 	s.stack = append(make([]place, 0, 16), top)
 	for {
-		link, err := s.next(follow)
+		link, err := s.next(f)
 		if err != nil || link == "" {
 			return err
 		}
@@ -98,7 +108,7 @@ func (s *search) run(follow bool) error {
 }
 
 // next goes on until the end or the next symlink, whose target it returns.
-func (s *search) next(follow bool) (link string, err error) {
+func (s *search) next(f follow) (link string, err error) {
 	for {
 		name, rest, found := strings.Cut(strings.TrimLeft(s.rest, "/"), "/")
 		s.rest = strings.TrimLeft(rest, "/")
@@ -110,7 +120,7 @@ func (s *search) next(follow bool) (link string, err error) {
 				s.stack = s.stack[:len(s.stack)-1]
 			}
 			if last {
-				s.node = *s.dir()
+				s.node, s.dots = *s.dir(), name
 				return "", nil
 			}
 			continue
@@ -123,10 +133,11 @@ func (s *search) next(follow bool) (link string, err error) {
 		if err != nil {
 			return "", err
 		}
-		if node.attr.target != "" && (!last || follow || s.slash) {
+		through := !last || f == followAll || f == followSlash && s.slash
+		if node.attr.target != "" && through {
 			return node.attr.target, nil
 		}
-		if !node.attr.mode.IsDir() && (!last || s.slash) {
+		if !node.attr.mode.IsDir() && (!last || s.slash && f != followNever) {
 			return "", syscall.ENOTDIR
 		}
 		if last {
@@ -135,6 +146,12 @@ func (s *search) next(follow bool) (link string, err error) {
 		}
 		s.stack = append(s.stack, node)
 	}
+}
+
+// missing says whether err, which run returned, means that nothing but the
+// last name is missing.
+func (s *search) missing(err error) bool {
+	return err == syscall.ENOENT && s.rest == "" && s.name != ""
 }
 
 // top is the namespace's root.
