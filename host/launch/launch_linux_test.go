@@ -1,0 +1,228 @@
+package launch
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// patience bounds every wait of the tests; nothing waits that long unless it fails.
+const patience = 30 * time.Second
+
+// misbehave is the path of the plugin that the tests run.
+var misbehave string
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asHost) != "" {
+		hostToBeKilled()
+	}
+	os.Exit(buildAndRun(m))
+}
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "launch-test-")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(dir)
+	misbehave = filepath.Join(dir, "misbehave")
+	build := exec.Command("go", "build", "-o", misbehave, "./testdata/misbehave")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "building the plugin:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// quick are timings for tests.
+func quick(o *Options) {
+	o.StopGrace, o.DumpGrace = 2*time.Second, time.Second
+	o.HealthEvery = 100 * time.Millisecond
+	o.BackoffMin, o.BackoffMax = 10*time.Millisecond, 50*time.Millisecond
+}
+
+// launch starts a misbehaving plugin, and at the end stops it and sees that nothing is left.
+func launch(t *testing.T, mode []string, change ...func(*Spec, *Options)) (*Plugin, *logs) {
+	t.Helper()
+	ignore := goleak.IgnoreCurrent()
+	dir, err := os.MkdirTemp("", "lt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newLogs()
+	spec := Spec{Name: "mis", Command: misbehave, Args: mode}
+	opts := Options{TempDir: dir, Logger: slog.New(slog.NewJSONHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug - 4}))}
+	quick(&opts)
+	for _, c := range change {
+		c(&spec, &opts)
+	}
+	p := Start(spec, opts)
+	t.Cleanup(func() {
+		stop(t, p)
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("left in the plugin's directory: %v, %v", left, err)
+		}
+		os.RemoveAll(dir)
+		goleak.VerifyNone(t, ignore)
+		if t.Failed() {
+			t.Logf("logged:\n%s", l.all())
+		}
+	})
+	return p, l
+}
+
+// stop stops p and checks that it took no longer than both graces and a bit.
+func stop(t *testing.T, p *Plugin) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	begun := time.Now()
+	if err := p.Stop(ctx); err != nil {
+		t.Errorf("Stop: %v", err)
+	}
+	if took, limit := time.Since(begun), 2*p.opts.StopGrace+pipeGrace+2*time.Second; took > limit {
+		t.Errorf("Stop took %v, more than %v", took, limit)
+	}
+	if r := p.State(); r.State != StateStopped || r.PID != 0 {
+		t.Errorf("after Stop: state %s, pid %d", r.State, r.PID)
+	}
+}
+
+func session(t *testing.T, p *Plugin) *Session {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s, err := p.Session(ctx)
+	if err != nil {
+		t.Fatalf("Session: %v", err)
+	}
+	return s
+}
+
+// failure awaits that the circuit is open and gives the reason.
+func failure(t *testing.T, p *Plugin) *Error {
+	t.Helper()
+	await(t, p, "an open circuit", func(r Report) bool { return r.State == StateOpen })
+	return p.State().Err
+}
+
+func await(t *testing.T, p *Plugin, what string, ok func(Report) bool) Report {
+	t.Helper()
+	late := time.After(patience)
+	for {
+		changed := p.Changes()
+		r := p.State()
+		if ok(r) {
+			return r
+		}
+		select {
+		case <-changed:
+		case <-late:
+			t.Fatalf("no %s within %v; state %s, error %v", what, patience, r.State, r.Err)
+		}
+	}
+}
+
+// awaitGone waits for the end of a process that may not be a child, and tells how long that took.
+func awaitGone(t *testing.T, pid int, atMost time.Duration) {
+	t.Helper()
+	fd, err := unix.PidfdOpen(pid, 0)
+	if err == unix.ESRCH {
+		return
+	}
+	if err != nil {
+		t.Fatalf("pidfd of %d: %v", pid, err)
+	}
+	defer unix.Close(fd)
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	for end := time.Now().Add(atMost); ; {
+		n, err := unix.Poll(fds, int(time.Until(end).Milliseconds()))
+		if err == unix.EINTR && time.Now().Before(end) {
+			continue
+		}
+		if n != 1 {
+			unix.Kill(pid, unix.SIGKILL)
+			t.Fatalf("process %d lives %v later (%v)", pid, atMost, err)
+		}
+		return
+	}
+}
+
+// logs takes JSON lines of slog.
+type logs struct {
+	mu      sync.Mutex
+	lines   []map[string]any
+	changed chan struct{}
+}
+
+func newLogs() *logs { return &logs{changed: make(chan struct{})} }
+
+func (l *logs) Write(b []byte) (int, error) {
+	line := map[string]any{}
+	if err := json.Unmarshal(bytes.TrimSpace(b), &line); err != nil {
+		line["msg"] = "unparsable: " + string(b)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, line)
+	close(l.changed)
+	l.changed = make(chan struct{})
+	return len(b), nil
+}
+
+func (l *logs) snapshot() ([]map[string]any, <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.lines), l.changed
+}
+
+// await gives the first line whose message or line contains text.
+func (l *logs) await(t *testing.T, text string) map[string]any {
+	t.Helper()
+	late := time.After(patience)
+	for {
+		lines, changed := l.snapshot()
+		for _, line := range lines {
+			msg, _ := line["msg"].(string)
+			raw, _ := line["line"].(string)
+			if strings.Contains(msg, text) || strings.Contains(raw, text) {
+				return line
+			}
+		}
+		select {
+		case <-changed:
+		case <-late:
+			t.Fatalf("%q was not logged within %v", text, patience)
+		}
+	}
+}
+
+func (l *logs) all() string {
+	lines, _ := l.snapshot()
+	var b strings.Builder
+	for _, line := range lines {
+		j, _ := json.Marshal(line)
+		if len(j) > 500 {
+			j = j[:500]
+		}
+		b.Write(append(j, '\n'))
+		if b.Len() > 20_000 {
+			break
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,195 @@
+package launch
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// State is where a plugin stands.
+type State string
+
+// The states. Only ready and degraded have a session.
+const (
+	StateStarting State = "starting"
+	StateReady    State = "ready"
+	StateDegraded State = "degraded" // it missed a sign of life, or its process has just ended
+	StateBackoff  State = "backoff"  // a restart follows soon
+	StateOpen     State = "open"     // it failed too often or beyond mending: tried again now and then, or by Restart
+	StateStopping State = "stopping"
+	StateStopped  State = "stopped"
+)
+
+// Report is what is known of a plugin. It is a copy; what it points to is never changed.
+type Report struct {
+	Name     string
+	State    State
+	Since    time.Time      // of State
+	PID      int            // zero: no process
+	Epoch    uint64         // of the latest start
+	Info     sdk.PluginInfo // as it last told; zero: never ready
+	Path     string         // of the program, as last resolved
+	SHA256   string         // of that file; empty: unknown
+	Restarts int            // starts but the first
+	LastExit *Exit          // of the latest process that ended; nil: none has
+	Err      *Error         // why it is not ready, or what it recovered from; nil: nothing has gone wrong since it was last stable
+	RetryAt  time.Time      // in backoff and open: of the next attempt
+}
+
+// Plugin keeps one configured plugin running. Its methods may be called from many goroutines.
+type Plugin struct {
+	spec Spec
+	opts Options
+	log  *slog.Logger
+
+	ctx     context.Context // ends when the plugin is to stop
+	cancel  context.CancelFunc
+	killCtx context.Context // ends when stopping must not take longer
+	killNow context.CancelFunc
+	kick    chan struct{} // holds a request to restart
+	done    chan struct{} // closed when nothing is left
+
+	mu      sync.Mutex
+	report  Report
+	session *Session
+	changed chan struct{} // closed at the next change of report or session
+	stuck   error         // of a process that even SIGKILL did not end
+}
+
+// Start begins to run a plugin and returns at once. The caller stops it.
+func Start(spec Spec, opts Options) *Plugin {
+	opts = opts.withDefaults()
+	p := &Plugin{
+		spec: spec, opts: opts, log: opts.Logger.With("plugin", spec.Name),
+		kick: make(chan struct{}, 1), done: make(chan struct{}), changed: make(chan struct{}),
+		report: Report{Name: spec.Name, State: StateStarting, Since: time.Now()},
+	}
+	p.ctx, p.cancel = context.WithCancel(context.Background())
+	p.killCtx, p.killNow = context.WithCancel(context.Background())
+	go p.run()
+	return p
+}
+
+// State tells what is known now.
+func (p *Plugin) State() Report {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.report
+}
+
+// Changes gives a channel that is closed at the next change of what State and Session give. To miss none, ask for it
+// before looking.
+func (p *Plugin) Changes() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.changed
+}
+
+// Session gives the running session. It waits while the plugin starts, or backs off from a failure; when the circuit is
+// open, or the plugin stopped, it fails at once with an [*Error], whose class is Unavailable. When ctx ends first the error is
+// ctx's, with what is known.
+func (p *Plugin) Session(ctx context.Context) (*Session, error) {
+	for {
+		p.mu.Lock()
+		s, r, changed := p.session, p.report, p.changed
+		p.mu.Unlock()
+		switch {
+		case s != nil:
+			return s, nil
+		case r.State == StateOpen || r.State == StateStopping || r.State == StateStopped:
+			return nil, r.unavailable()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			if r.Err != nil {
+				return nil, fmt.Errorf("%w while plugin %q was in state %s: %w", ctx.Err(), r.Name, r.State, r.Err)
+			}
+			return nil, fmt.Errorf("%w while plugin %q was in state %s", ctx.Err(), r.Name, r.State)
+		}
+	}
+}
+
+// unavailable is why there is no session and none is coming soon.
+func (r Report) unavailable() *Error {
+	if r.State != StateOpen {
+		return &Error{Plugin: r.Name, Reason: ReasonStopped, Path: r.Path, Exit: r.LastExit, Message: "the host has stopped it"}
+	}
+	e := *r.Err
+	e.RetryAfter = max(time.Until(r.RetryAt), time.Millisecond)
+	e.Message += fmt.Sprintf(" (tried again in %v)", e.RetryAfter.Round(time.Second))
+	return &e
+}
+
+// Restart ends the running process in the orderly way, if there is one, and starts a new one at once, also when the circuit
+// is open. It does not wait; Session gives the new session from now on. After Stop it does nothing.
+func (p *Plugin) Restart() {
+	p.withdraw()
+	select {
+	case p.kick <- struct{}{}:
+	default: // one is asked for already
+	}
+}
+
+// Stop ends the plugin and waits until no process, socket or goroutine of it is left: the end of stdin, then SIGTERM, then
+// SIGKILL of its group, [Options.StopGrace] apart. When ctx ends first the rest of the graces is skipped. The error says
+// what could not be ended. It may be called again, and by many.
+func (p *Plugin) Stop(ctx context.Context) error {
+	p.mu.Lock()
+	if p.ctx.Err() == nil {
+		p.session = nil
+		p.set(func(r *Report) { r.State, r.RetryAt = StateStopping, time.Time{} })
+	}
+	p.cancel()
+	p.mu.Unlock()
+
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		p.killNow()
+		t := time.NewTimer(2 * (killGrace + pipeGrace))
+		defer t.Stop()
+		select {
+		case <-p.done:
+		case <-t.C:
+			return fmt.Errorf("plugin %q cannot be stopped: it is stuck in starting its process: %w", p.spec.Name, ctx.Err())
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stuck
+}
+
+// update changes the report; stopping is stronger than what the plugin's goroutine sees.
+func (p *Plugin) update(change func(*Report)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.set(change)
+}
+
+func (p *Plugin) set(change func(*Report)) {
+	before := p.report.State
+	change(&p.report)
+	if before == StateStopping && p.report.State != StateStopped {
+		p.report.State = StateStopping
+	}
+	if p.report.State != before {
+		p.report.Since = time.Now()
+	}
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// withdraw takes the session back, so that nobody begins anything with it.
+func (p *Plugin) withdraw() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.session != nil {
+		p.session = nil
+		p.set(func(r *Report) { r.State = StateDegraded })
+	}
+}
