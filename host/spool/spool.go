@@ -43,6 +43,8 @@ type Spool struct {
 	mu      sync.Mutex
 	streams map[string]*stream
 	closed  bool
+
+	buffers sync.Pool // of *[]byte, for Append: an idle Writer should hold none
 }
 
 // Open opens the spool in dir, making it (0700) if there is none. A read-only
@@ -152,6 +154,22 @@ func (s *Spool) Remove(id string) error {
 		delete(s.streams, id)
 	}
 	return nil
+}
+
+func (s *Spool) buffer() *[]byte {
+	if b, ok := s.buffers.Get().(*[]byte); ok {
+		return b
+	}
+	return new([]byte)
+}
+
+// giveBack takes a buffer that has become b, unless that has grown out of proportion.
+func (s *Spool) giveBack(buf *[]byte, b []byte) {
+	if cap(b) > 2*maxPayload {
+		return
+	}
+	*buf = b
+	s.buffers.Put(buf)
 }
 
 // finished tells a finished file from others.

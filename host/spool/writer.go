@@ -26,7 +26,6 @@ type Writer struct {
 
 	mu       sync.Mutex
 	at       mark
-	buf      []byte
 	dirty    bool   // there may be bytes after at.end
 	failed   error  // the file cannot be trusted any more
 	finished bool   // trailer is in the file
@@ -170,7 +169,9 @@ func (w *Writer) Append(recs []Record) error {
 	if err := w.usable(); err != nil {
 		return err
 	}
-	b, at := w.buf[:0], w.at
+	buf := w.spool.buffer()
+	b, at := (*buf)[:0], w.at
+	defer func() { w.spool.giveBack(buf, b) }()
 	for _, r := range recs {
 		if !r.valid() {
 			return fmt.Errorf("output of process %s: record at %d: %w", w.id, r.Position, ErrInvalid)
@@ -186,7 +187,6 @@ func (w *Writer) Append(recs []Record) error {
 		}
 		b = w.encode(b, &at, r.cut(at.pos))
 	}
-	w.keep(b)
 	if at.pos == w.at.pos {
 		return nil
 	}
@@ -257,13 +257,6 @@ func (w *Writer) commit(b []byte, at mark) error {
 	return nil
 }
 
-// keep saves the buffer for the next time, unless it has grown out of proportion.
-func (w *Writer) keep(b []byte) {
-	if cap(b) <= 2*maxPayload {
-		w.buf = b[:0]
-	}
-}
-
 // Finish records the end of the output. trailer, at most 256 KiB, is the
 // caller's (the exit). Readers get io.EOF after the last record, and nothing
 // new can be appended. Finishing again with the same trailer is nil.
@@ -281,9 +274,8 @@ func (w *Writer) Finish(trailer []byte) error {
 	}
 	if !w.finished {
 		at := w.at
-		b := w.flushGap(w.buf[:0], &at)
+		b := w.flushGap(nil, &at)
 		b = appendEntry(b, kindFinish, 0, at.pos, time.Time{}, trailer)
-		w.keep(b)
 		if err := w.commit(b, at); err != nil {
 			return err
 		}
@@ -322,7 +314,7 @@ func (w *Writer) Sync() error {
 // flush brings the gap of the quota into the file.
 func (w *Writer) flush() error {
 	at := w.at
-	b := w.flushGap(w.buf[:0], &at)
+	b := w.flushGap(nil, &at)
 	if len(b) == 0 {
 		return nil
 	}

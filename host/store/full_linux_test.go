@@ -209,3 +209,65 @@ func TestReadOnlyDirectory(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The disk becomes full in the middle of a function, and SQLite ends the
+// transaction that others have a part in.
+func TestFullDiskInTheMiddleOfABatch(t *testing.T) {
+	dir := smallDisk(t, 12<<20)
+	s := mustOpen(t, dir)
+	const n, huge = 7, 3
+	reqs := make([]*request, n)
+	for i := range reqs {
+		reqs[i] = newRequest(KillSafe, false)
+	}
+	errs := inOneBatch(t, s, reqs, func(i int, tx *Tx) error {
+		if err := tx.PutRun(Run{ID: fmt.Sprint("r", i)}); err != nil {
+			return err
+		}
+		if i != huge {
+			return nil
+		}
+		for k := range 2000 {
+			err := tx.PutRun(Run{ID: fmt.Sprint("huge", k), Job: bytes.Repeat([]byte("j"), 10_000)})
+			if err != nil {
+				// Overlooked, and gone on with: nothing of it may be stored.
+				if e := tx.PutRun(Run{ID: "late"}); !errors.Is(e, ErrFull) {
+					t.Errorf("put after a full disk: %v", e)
+				}
+				return nil
+			}
+		}
+		return errors.New("20 MB went onto a disk of 12")
+	})
+	if !errors.Is(errs[huge], ErrFull) {
+		t.Errorf("the huge update: %v", errs[huge])
+	}
+	for i, err := range errs {
+		if err != nil && !errors.Is(err, ErrFull) {
+			t.Errorf("update %d: %v", i, err)
+		}
+		if i > huge && err != nil {
+			t.Errorf("update %d, whose turn was after it: %v", i, err)
+		}
+		want := ErrNotFound
+		if err == nil {
+			want = nil
+		}
+		mustView(t, s, func(tx *Tx) error {
+			if _, err := tx.Run(fmt.Sprint("r", i)); !errors.Is(err, want) {
+				t.Errorf("update %d answered %v, its row %v", i, errs[i], err)
+			}
+			return nil
+		})
+	}
+	mustView(t, s, func(tx *Tx) error {
+		runs, err := tx.Runs(RunFilter{})
+		for _, r := range runs {
+			if len(r.Job) > 0 || r.ID == "late" {
+				t.Fatalf("%s was stored", r.ID)
+			}
+		}
+		return err
+	})
+	mustUpdate(t, s, func(tx *Tx) error { return tx.PutRun(Run{ID: "after"}) })
+}

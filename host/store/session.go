@@ -80,7 +80,7 @@ func (s *session) exec(query string, args ...any) (sql.Result, error) {
 // abandon rolls back whatever transaction is open. That none is, is no error:
 // after some failures SQLite has ended the transaction itself.
 func (s *session) abandon() error {
-	_, err := s.conn.ExecContext(context.Background(), "ROLLBACK")
+	_, err := s.exec("ROLLBACK")
 	if err == nil || code(err) == sqlite3.SQLITE_ERROR {
 		return nil
 	}

@@ -152,8 +152,11 @@ func (s *Store) prepare(ctx context.Context, dir string) (_ *session, err error)
 	if v, err := w.version(ctx); err != nil || v > len(steps) {
 		return nil, errors.Join(err, &VersionError{File: s.file, Has: v, Own: len(steps)})
 	}
-	// FULL, so that the installation is durable; the writer then sets its own.
-	for _, pragma := range []string{"PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL"} {
+	for _, pragma := range []string{
+		"PRAGMA journal_mode = WAL",
+		"PRAGMA journal_size_limit = 16777216", // what one huge transaction made the log grow to is given back
+		"PRAGMA synchronous = FULL",            // so that the installation is durable; the writer then sets its own
+	} {
 		if _, err := w.conn.ExecContext(ctx, pragma); err != nil {
 			return nil, err
 		}

@@ -44,27 +44,11 @@ func TestUpdatesOfOneBatchAreIsolated(t *testing.T) {
 		}),
 		put("ok3", ok),
 	}
-	// All are in the queue before the writer takes the first, so they are one batch.
-	entered, leave := make(chan struct{}), make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		_ = s.Update(context.Background(), KillSafe, func(*Tx) error { close(entered); <-leave; return nil })
-	})
-	<-entered
 	reqs := make([]*request, len(fns))
-	for i, fn := range fns {
+	for i := range reqs {
 		reqs[i] = newRequest(Durability(i%2), false)
-		if err := s.queue.add(reqs[i]); err != nil {
-			t.Fatal(err)
-		}
-		wg.Go(func() { reqs[i].call(<-reqs[i].turn, fn) })
 	}
-	close(leave)
-	wg.Wait()
-	errs := make([]error, len(fns))
-	for i, r := range reqs {
-		errs[i] = <-r.done
-	}
+	errs := inOneBatch(t, s, reqs, func(i int, tx *Tx) error { return fns[i](tx) })
 	var p *PanicError
 	for i, check := range []func(error) bool{
 		0: func(err error) bool { return err == nil },
@@ -231,4 +215,68 @@ func TestViewWaitsAndStopsWithItsContext(t *testing.T) {
 	if err := kept.PutRun(Run{ID: "r"}); !errors.Is(err, ErrTxDone) {
 		t.Errorf("kept transaction: %v", err)
 	}
+}
+
+// What SQLite promises for a level is its own to test; that it is asked for the
+// right one is ours. One careful update makes the whole batch careful.
+func TestDurabilityAsksForTheDisk(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	const normal, full = 1, 2
+	level := func(tx *Tx) (n int) {
+		if err := tx.session.conn.QueryRowContext(context.Background(), "PRAGMA synchronous").Scan(&n); err != nil {
+			t.Error(err)
+		}
+		return n
+	}
+	for _, c := range []struct {
+		d    Durability
+		want int
+	}{{KillSafe, normal}, {PowerSafe, full}, {PowerSafe, full}, {KillSafe, normal}} {
+		err := s.Update(t.Context(), c.d, func(tx *Tx) error {
+			if got := level(tx); got != c.want {
+				t.Errorf("durability %d runs at level %d, want %d", c.d, got, c.want)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	errs := inOneBatch(t, s, []*request{newRequest(KillSafe, false), newRequest(PowerSafe, false)}, func(i int, tx *Tx) error {
+		if got := level(tx); got != full {
+			t.Errorf("update %d of a mixed batch runs at level %d", i, got)
+		}
+		return nil
+	})
+	if err := errors.Join(errs...); err != nil {
+		t.Error(err)
+	}
+}
+
+// inOneBatch has all of reqs in the queue before the writer takes the first,
+// runs fn for each when it has its turn, and returns what each was answered.
+func inOneBatch(t *testing.T, s *Store, reqs []*request, fn func(i int, tx *Tx) error) []error {
+	t.Helper()
+	entered, leave := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		err := s.Update(context.Background(), KillSafe, func(*Tx) error { close(entered); <-leave; return nil })
+		if err != nil {
+			t.Errorf("the update that holds the writer: %v", err)
+		}
+	})
+	<-entered
+	for i, r := range reqs {
+		if err := s.queue.add(r); err != nil {
+			t.Fatal(err)
+		}
+		wg.Go(func() { r.call(<-r.turn, func(tx *Tx) error { return fn(i, tx) }) })
+	}
+	close(leave)
+	wg.Wait()
+	errs := make([]error, len(reqs))
+	for i, r := range reqs {
+		errs[i] = <-r.done
+	}
+	return errs
 }
