@@ -1,6 +1,287 @@
 package config
 
-import "path/filepath"
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/hashicorp/hcl/v2/json"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// maxFile bounds a file, since the parsers of HCL recurse as deep as a file nests.
+const maxFile = 1 << 20
+
+// Load reads a file; a name that ends in .json is in HCL's JSON syntax. It runs nothing. All that is wrong is found at once. The
+// configuration is never nil, and holds what could be read even where there are errors, so that a validator can go on with the plugins' own
+// blocks; nothing else may use it then.
+func Load(file string) (*Config, hcl.Diagnostics) {
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return &Config{File: file}, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Cannot read the configuration", Detail: err.Error() + "."}}
+	}
+	return Parse(src, file)
+}
+
+// Parse is Load for a file's content.
+func Parse(src []byte, filename string) (*Config, hcl.Diagnostics) {
+	c := &Config{File: filename}
+	r := reader{envInSafe: true}
+	if len(src) > maxFile {
+		r.wrong(hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos}, "Too large", "A configuration has at most %d bytes.", maxFile)
+		return c, r.diags
+	}
+	parse := func() (*hcl.File, hcl.Diagnostics) { return hclsyntax.ParseConfig(src, filename, hcl.InitialPos) }
+	if strings.HasSuffix(filename, ".json") {
+		parse = func() (*hcl.File, hcl.Diagnostics) { return json.Parse(src, filename) }
+	}
+	file, diags := parse()
+	r.diags = diags
+	if diags.HasErrors() {
+		return c, r.finish()
+	}
+	r.file(c, file.Body)
+	return c, r.finish()
+}
+
+// Default is the configuration where there is no file: one worker "memory" of the plugin "memory", whose program slipway-memory
+// lies beside slipway.
+func Default() *Config {
+	return &Config{
+		Plugins:   []Plugin{{Name: "memory", Command: "slipway-memory"}},
+		Workers:   []Worker{{Name: "memory", Plugin: "memory"}},
+		Placement: defaultPlacement(),
+		Timing:    Timing{MissingGrace: 5 * time.Minute, WorkerGone: 5 * time.Minute, Stalled: 30 * time.Second},
+	}
+}
+
+// The placement that Concourse has.
+func defaultPlacement() Placement {
+	return Placement{
+		Build:   []string{"volume-locality", "fewest-build-containers"},
+		NoInput: []string{"volume-locality", "fewest-build-containers"},
+		Check:   []string{"random"},
+	}
+}
+
+// Strategies lists the names that a placement block may use.
+func Strategies() []string {
+	return []string{"random", "volume-locality", "fewest-build-containers", "limit-active-tasks", "limit-active-containers", "limit-active-volumes"}
+}
+
+// isName is [a-z0-9]([a-z0-9-]*[a-z0-9])?.
+func isName(s string) bool {
+	for _, c := range []byte(s) {
+		if !(c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-') {
+			return false
+		}
+	}
+	return s != "" && s[0] != '-' && s[len(s)-1] != '-'
+}
+
+func pluginFields() []sdk.Field {
+	return []sdk.Field{
+		{Name: "command", Type: sdk.TypeString, Required: true, Doc: "the program to run, such as \"slipway-garden\"."},
+		{Name: "args", Type: sdk.TypeStrings},
+		{Name: "env", Type: sdk.TypeMap, Sensitive: true},
+		{Name: "sha256", Type: sdk.TypeString},
+	}
+}
+
+func workerFields() []sdk.Field {
+	return []sdk.Field{
+		{Name: "plugin", Type: sdk.TypeString, Required: true, Doc: "the name of a plugin block."},
+		{Name: "platform", Type: sdk.TypeString},
+		{Name: "team", Type: sdk.TypeString},
+		{Name: "tags", Type: sdk.TypeStrings},
+	}
+}
+
+func placementFields() []sdk.Field {
+	return []sdk.Field{
+		{Name: "build", Type: sdk.TypeStrings},
+		{Name: "no_input", Type: sdk.TypeStrings},
+		{Name: "check", Type: sdk.TypeStrings},
+	}
+}
+
+func timingFields() []sdk.Field {
+	return []sdk.Field{
+		{Name: "missing_grace", Type: sdk.TypeDuration},
+		{Name: "worker_gone", Type: sdk.TypeDuration},
+		{Name: "stalled", Type: sdk.TypeDuration},
+	}
+}
+
+func (r *reader) file(c *Config, body hcl.Body) {
+	content := r.content(body, nil,
+		hcl.BlockHeaderSchema{Type: "plugin", LabelNames: []string{"name"}}, hcl.BlockHeaderSchema{Type: "worker", LabelNames: []string{"name"}},
+		hcl.BlockHeaderSchema{Type: "placement"}, hcl.BlockHeaderSchema{Type: "timing"})
+	defaults := Default()
+	c.Placement, c.Timing = defaults.Placement, defaults.Timing
+	blocks := content.Blocks.ByType()
+	r.named("plugin", blocks["plugin"])
+	r.named("worker", blocks["worker"])
+
+	var plugins []string
+	for _, b := range blocks["plugin"] {
+		plugins = append(plugins, b.Labels[0])
+		c.Plugins = append(c.Plugins, r.plugin(b))
+	}
+	for _, b := range blocks["worker"] {
+		c.Workers = append(c.Workers, r.worker(b, plugins))
+	}
+	if b := r.single("placement", blocks["placement"]); b != nil {
+		r.placement(&c.Placement, b)
+	}
+	if b := r.single("timing", blocks["timing"]); b != nil {
+		r.timing(&c.Timing, b)
+	}
+	if len(c.Workers) == 0 {
+		at := content.MissingItemRange
+		r.diags = append(r.diags, &hcl.Diagnostic{Severity: hcl.DiagWarning, Summary: "No workers",
+			Detail: "Nothing can run without a worker block. A file replaces the built-in configuration as a whole.", Subject: &at})
+	}
+}
+
+// named checks the labels of blocks.
+func (r *reader) named(what string, blocks []*hcl.Block) {
+	first := make(map[string]hcl.Range)
+	for _, b := range blocks {
+		name := b.Labels[0]
+		if !isName(name) {
+			r.wrong(b.LabelRanges[0], "Wrong name", "The name %q of a %s must be of a-z, 0-9 and inner \"-\".", name, what)
+		}
+		if at, ok := first[name]; ok {
+			r.wrong(b.DefRange, "Duplicate name", "There is a %s %q already at %s.", what, name, place(at))
+			continue
+		}
+		first[name] = b.DefRange
+	}
+}
+
+// single is the only block of its kind, or nil.
+func (r *reader) single(what string, blocks []*hcl.Block) *hcl.Block {
+	if len(blocks) == 0 {
+		return nil
+	}
+	for _, b := range blocks[1:] {
+		r.wrong(b.DefRange, "Duplicate block", "There is a block %q already at %s; there can be one.", what, place(blocks[0].DefRange))
+	}
+	return blocks[0]
+}
+
+func (r *reader) plugin(b *hcl.Block) Plugin {
+	content := r.content(b.Body, pluginFields(), hcl.BlockHeaderSchema{Type: "config"})
+	v := r.settings(content, pluginFields())
+	p := Plugin{Name: b.Labels[0], Range: b.DefRange, Body: r.body(content)}
+	p.Command, _ = v["command"].(string)
+	p.Args, _ = v["args"].([]string)
+	p.Env, _ = v["env"].(map[string]string)
+	p.SHA256, _ = v["sha256"].(string)
+	if attr := content.Attributes["command"]; v["command"] == "" {
+		r.wrong(attr.Expr.Range(), "Wrong value", "The command is empty; it must name a program.")
+	}
+	if p.SHA256 != "" || v["sha256"] == "" {
+		if sum, err := hex.DecodeString(p.SHA256); err != nil || len(sum) != sha256.Size {
+			r.wrong(content.Attributes["sha256"].Expr.Range(), "Wrong value",
+				"A SHA-256 is 64 hexadecimal digits, as \"sha256sum %s\" prints them.", p.Command)
+		}
+		p.SHA256 = strings.ToLower(p.SHA256)
+	}
+	for name, value := range p.Env {
+		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(value, "\x00") {
+			r.wrong(content.Attributes["env"].NameRange, "Wrong name", "%q cannot be an environment variable: names are not empty and without \"=\", and NUL is in neither name nor value.", name)
+		}
+	}
+	return p
+}
+
+func (r *reader) worker(b *hcl.Block, plugins []string) Worker {
+	content := r.content(b.Body, workerFields(), hcl.BlockHeaderSchema{Type: "config"})
+	v := r.settings(content, workerFields())
+	w := Worker{Name: b.Labels[0], Range: b.DefRange, Body: r.body(content)}
+	w.Plugin, _ = v["plugin"].(string)
+	w.Platform, _ = v["platform"].(string)
+	w.Team, _ = v["team"].(string)
+	w.Tags, _ = v["tags"].([]string)
+	if _, ok := v["plugin"]; ok && !slices.Contains(plugins, w.Plugin) {
+		hint := didYouMean(w.Plugin, plugins)
+		if hint == "" {
+			hint = fmt.Sprintf(" Write a block: plugin %q { command = ... }", w.Plugin)
+		}
+		r.wrong(content.Attributes["plugin"].Expr.Range(), "Unknown plugin", "There is no plugin %q in this file.%s", w.Plugin, hint)
+	}
+	for _, name := range []string{"platform", "team"} {
+		if v[name] == "" {
+			r.wrong(content.Attributes[name].Expr.Range(), "Wrong value", "The %s is empty; leave the line out to take the plugin's.", name)
+		}
+	}
+	for i, tag := range w.Tags {
+		if tag == "" || slices.Contains(w.Tags[:i], tag) {
+			r.wrong(content.Attributes["tags"].Expr.Range(), "Wrong value", "Tag %d, %q, is empty or there twice.", i+1, tag)
+		}
+	}
+	return w
+}
+
+// body is that of the config block.
+func (r *reader) body(content *hcl.BodyContent) hcl.Body {
+	b := r.single("config", content.Blocks.OfType("config"))
+	if b == nil {
+		return nil
+	}
+	return b.Body
+}
+
+func (r *reader) placement(p *Placement, b *hcl.Block) {
+	content := r.content(b.Body, placementFields())
+	v := r.settings(content, placementFields())
+	chain := func(name string, chain *[]string) {
+		names, ok := v[name].([]string)
+		if !ok {
+			return
+		}
+		*chain = names
+		items, _ := hcl.ExprList(content.Attributes[name].Expr)
+		for i, s := range names {
+			if !slices.Contains(Strategies(), s) {
+				r.wrong(items[i].Range(), "Unknown strategy", "There is no strategy %q.%s Known are %s.", s, didYouMean(s, Strategies()), strings.Join(Strategies(), ", "))
+				continue
+			}
+			if slices.Contains(names[:i], s) {
+				r.wrong(items[i].Range(), "Duplicate strategy", "%q is in the chain already, where it has decided all that it can.", s)
+			}
+		}
+	}
+	chain("build", &p.Build)
+	p.NoInput = slices.Clone(p.Build)
+	chain("no_input", &p.NoInput)
+	chain("check", &p.Check)
+}
+
+func (r *reader) timing(t *Timing, b *hcl.Block) {
+	content := r.content(b.Body, timingFields())
+	v := r.settings(content, timingFields())
+	for name, d := range map[string]*time.Duration{"missing_grace": &t.MissingGrace, "worker_gone": &t.WorkerGone, "stalled": &t.Stalled} {
+		s, ok := v[name].(string)
+		if !ok {
+			continue
+		}
+		*d, _ = time.ParseDuration(s) // checked by its type
+		if *d <= 0 {
+			r.wrong(content.Attributes[name].Expr.Range(), "Wrong value", "%q must be more than nothing; leave the line out for the default.", name)
+		}
+	}
+}
 
 func dirOf(file string) string {
 	if file == "" {

@@ -1,0 +1,376 @@
+package config
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/agext/levenshtein"
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+	"github.com/zclconf/go-cty/cty/convert"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// reader takes settings out of blocks and gathers all that is wrong with them.
+type reader struct {
+	diags     hcl.Diagnostics
+	secrets   []hcl.Range
+	envInSafe bool // env() only in sensitive fields; else everywhere
+}
+
+// content is a block's content, complaining of what is neither a field nor one of the other blocks.
+func (r *reader) content(body hcl.Body, fields []sdk.Field, blocks ...hcl.BlockHeaderSchema) *hcl.BodyContent {
+	schema := &hcl.BodySchema{Blocks: blocks}
+	for _, f := range fields {
+		if isBlock(f) {
+			schema.Blocks = append(schema.Blocks, hcl.BlockHeaderSchema{Type: f.Name})
+			continue
+		}
+		schema.Attributes = append(schema.Attributes, hcl.AttributeSchema{Name: f.Name})
+	}
+	content, diags := body.Content(schema)
+	r.diags = append(r.diags, diags...)
+	return content
+}
+
+func isBlock(f sdk.Field) bool { return f.Type == sdk.TypeBlock || f.Type == sdk.TypeBlocks }
+
+// settings gives a block's values by name: string, bool, int64, float64, []string, map[string]string, and maps such as this one
+// for blocks. Durations and sizes are checked strings. What is not set and has no default is not there.
+func (r *reader) settings(content *hcl.BodyContent, fields []sdk.Field) map[string]any {
+	values := make(map[string]any)
+	for _, f := range fields {
+		if isBlock(f) {
+			r.blocks(values, content, f)
+			continue
+		}
+		if attr, ok := content.Attributes[f.Name]; ok {
+			if f.Sensitive {
+				r.secrets = append(r.secrets, attr.Expr.Range())
+			}
+			v, ok := r.value(f, attr.Expr)
+			if v != nil {
+				values[f.Name] = v
+			}
+			if v != nil || !ok {
+				continue
+			}
+		}
+		if f.Default != "" {
+			r.fill(values, f, content.MissingItemRange)
+			continue
+		}
+		if f.Required {
+			r.missing("argument", f, content.MissingItemRange)
+		}
+	}
+	return values
+}
+
+func (r *reader) missing(what string, f sdk.Field, at hcl.Range) {
+	detail := fmt.Sprintf("The %s %q is required.", what, f.Name)
+	if f.Doc != "" {
+		detail = fmt.Sprintf("The %s %q is required: %s", what, f.Name, f.Doc)
+	}
+	r.wrong(at, "Missing required "+what, "%s", detail)
+}
+
+func (r *reader) blocks(values map[string]any, content *hcl.BodyContent, f sdk.Field) {
+	inner := slices.Clone(f.Block)
+	for i := range inner {
+		inner[i].Sensitive = inner[i].Sensitive || f.Sensitive
+	}
+	var all []map[string]any
+	var first *hcl.Block
+	for _, b := range content.Blocks.OfType(f.Name) {
+		if f.Type == sdk.TypeBlock && first != nil {
+			r.wrong(b.DefRange, "Duplicate block", "There is a block %q already at %s; there can be one.", f.Name, place(first.DefRange))
+			continue
+		}
+		first = b
+		all = append(all, r.settings(r.content(b.Body, inner), inner))
+	}
+	if first == nil {
+		if f.Required {
+			r.missing("block", f, content.MissingItemRange)
+		}
+		return
+	}
+	if f.Type == sdk.TypeBlock {
+		values[f.Name] = all[0]
+		return
+	}
+	values[f.Name] = all
+}
+
+// fill sets a field to its default, which can only be wrong by the plugin's fault.
+func (r *reader) fill(values map[string]any, f sdk.Field, at hcl.Range) {
+	expr := hcl.StaticExpr(cty.StringVal(f.Default), at)
+	if f.Type == sdk.TypeStrings || f.Type == sdk.TypeMap {
+		parsed, diags := hclsyntax.ParseExpression([]byte(f.Default), "default", hcl.InitialPos)
+		if !diags.HasErrors() {
+			expr = parsed
+		}
+	}
+	var own reader
+	v, ok := own.value(f, expr)
+	if !ok || v == nil {
+		r.wrong(at, "Broken schema", "The plugin's own default for %q is not a %s: that is a defect of the plugin.", f.Name, f.Type)
+		return
+	}
+	values[f.Name] = v
+}
+
+// value is nil without an error for null, which is the same as leaving the setting out.
+func (r *reader) value(f sdk.Field, expr hcl.Expression) (v any, ok bool) {
+	switch f.Type {
+	case sdk.TypeStrings:
+		return r.list(f, expr)
+	case sdk.TypeMap:
+		return r.table(f, expr)
+	}
+	v, ok = r.scalar(f, expr, strconv.Quote(f.Name))
+	return v, ok
+}
+
+func (r *reader) list(f sdk.Field, expr hcl.Expression) (any, bool) {
+	items, diags := hcl.ExprList(expr)
+	if diags.HasErrors() {
+		return nil, r.isNull(f, expr, `a list of strings, such as ["a", "b"]`)
+	}
+	list, ok := make([]string, 0, len(items)), true
+	f.Type = sdk.TypeString
+	for i, e := range items {
+		v, fine := r.scalar(f, e, fmt.Sprintf("element %d of %q", i+1, f.Name))
+		s, isString := v.(string)
+		if fine && !isString {
+			r.wrong(e.Range(), "Wrong type", "Element %d of %q is null; it must be a string.", i+1, f.Name)
+		}
+		ok = ok && isString
+		list = append(list, s)
+	}
+	if !ok {
+		return nil, false
+	}
+	return list, true
+}
+
+func (r *reader) table(f sdk.Field, expr hcl.Expression) (any, bool) {
+	pairs, diags := hcl.ExprMap(expr)
+	if diags.HasErrors() {
+		return nil, r.isNull(f, expr, `a map of strings, such as { NAME = "value" }`)
+	}
+	table, ok := make(map[string]string, len(pairs)), true
+	places := make(map[string]hcl.Range, len(pairs))
+	f.Type = sdk.TypeString
+	for _, p := range pairs {
+		k, diags := p.Key.Value(nil)
+		if diags.HasErrors() || k.IsNull() || !k.IsKnown() || k.Type() != cty.String {
+			r.wrong(p.Key.Range(), "Wrong key", "A key of %q must be a plain name, or a string in quotes.", f.Name)
+			ok = false
+			continue
+		}
+		key := k.AsString()
+		if at, twice := places[key]; twice {
+			r.wrong(p.Key.Range(), "Duplicate key", "%q has the key %q already, at %s.", f.Name, key, place(at))
+			ok = false
+			continue
+		}
+		places[key] = p.Key.Range()
+		v, fine := r.scalar(f, p.Value, fmt.Sprintf("%q of %q", key, f.Name))
+		s, isString := v.(string)
+		if fine && !isString {
+			r.wrong(p.Value.Range(), "Wrong type", "The value of %q in %q is null; it must be a string.", key, f.Name)
+		}
+		ok = ok && isString
+		table[key] = s
+	}
+	if !ok {
+		return nil, false
+	}
+	return table, true
+}
+
+// isNull complains unless the expression is a plain null.
+func (r *reader) isNull(f sdk.Field, expr hcl.Expression, want string) bool {
+	v, diags := expr.Value(r.context(f))
+	if diags.HasErrors() {
+		r.diags = append(r.diags, diags...)
+		return false
+	}
+	if v.IsNull() {
+		return true
+	}
+	r.wrong(expr.Range(), "Wrong type", "%q must be %s, not %s.", f.Name, want, describe(v))
+	return false
+}
+
+// scalar evaluates and checks one value. It is named what in complaints, which show the value only where it is no secret.
+func (r *reader) scalar(f sdk.Field, expr hcl.Expression, what string) (any, bool) {
+	v, diags := expr.Value(r.context(f))
+	r.diags = append(r.diags, diags...)
+	if diags.HasErrors() {
+		return nil, false
+	}
+	v, marks := v.UnmarkDeep()
+	if v.IsNull() {
+		return nil, true
+	}
+	got, want := convertTo(f.Type, v)
+	if got == nil {
+		r.wrong(expr.Range(), "Wrong type", "The value of %s must be %s, not %s.", what, want, describe(v))
+		return nil, false
+	}
+	hidden := f.Sensitive || len(marks) > 0
+	s, isString := got.(string)
+	shown := ""
+	if !hidden {
+		shown = strconv.Quote(s) + " "
+	}
+	if want := notation(f.Type, s); isString && want != "" {
+		r.wrong(expr.Range(), "Wrong value", "The value %sof %s is not %s.", shown, what, want)
+		return nil, false
+	}
+	if len(f.OneOf) == 0 || slices.Contains(f.OneOf, fmt.Sprint(got)) {
+		return got, true
+	}
+	hint := ""
+	if !hidden {
+		shown, hint = strconv.Quote(fmt.Sprint(got))+" ", didYouMean(fmt.Sprint(got), f.OneOf)
+	}
+	r.wrong(expr.Range(), "Wrong value", "The value %sof %s is not one of %s.%s", shown, what, strings.Join(f.OneOf, ", "), hint)
+	return nil, false
+}
+
+// convertTo gives a Go value, or what was wanted. Text may stand for a number or a truth value, because that is what env() has;
+// never the other way round.
+func convertTo(t sdk.FieldType, v cty.Value) (got any, want string) {
+	if !v.IsKnown() {
+		return nil, "known"
+	}
+	switch t {
+	case sdk.TypeString:
+		if v.Type() == cty.String {
+			return v.AsString(), ""
+		}
+		return nil, "a string in quotes"
+	case sdk.TypeDuration:
+		if v.Type() == cty.String {
+			return v.AsString(), ""
+		}
+		return nil, `a duration in quotes, such as "1m30s"`
+	case sdk.TypeBytes:
+		if v.Type() == cty.String {
+			return v.AsString(), ""
+		}
+		if n, ok := whole(v); ok && n >= 0 {
+			return strconv.FormatInt(n, 10), ""
+		}
+		return nil, `a size, such as "64MiB"`
+	case sdk.TypeBool:
+		if b, err := convert.Convert(v, cty.Bool); err == nil && !b.IsNull() {
+			return b.True(), ""
+		}
+		return nil, "true or false"
+	case sdk.TypeInt:
+		if n, ok := whole(v); ok {
+			return n, ""
+		}
+		return nil, "a whole number"
+	case sdk.TypeFloat:
+		if n, ok := number(v); ok {
+			if f, _ := n.Float64(); !n.IsInf() {
+				return f, ""
+			}
+		}
+		return nil, "a number"
+	}
+	return nil, fmt.Sprintf("of the type %q, which this host does not know", t)
+}
+
+func number(v cty.Value) (*big.Float, bool) {
+	n, err := convert.Convert(v, cty.Number)
+	if err != nil || n.IsNull() {
+		return nil, false
+	}
+	return n.AsBigFloat(), true
+}
+
+func whole(v cty.Value) (int64, bool) {
+	n, ok := number(v)
+	if !ok {
+		return 0, false
+	}
+	i, acc := n.Int64()
+	return i, acc == big.Exact
+}
+
+// notation is empty where a string is what its type says, else what it should be.
+func notation(t sdk.FieldType, s string) string {
+	switch t {
+	case sdk.TypeDuration:
+		if _, err := time.ParseDuration(s); err != nil {
+			return `a duration: write numbers with h, m, s or ms, such as "1m30s"`
+		}
+	case sdk.TypeBytes:
+		if _, err := sdk.ParseBytes(s); err != nil {
+			return `a size: write a whole number with B, KiB, MiB, GiB or TiB, such as "64MiB"`
+		}
+	}
+	return ""
+}
+
+func describe(v cty.Value) string {
+	t := v.Type()
+	switch {
+	case t == cty.Number:
+		return "a number"
+	case t == cty.Bool:
+		return "true or false"
+	case t == cty.String:
+		return "a string"
+	case t.IsTupleType() || t.IsListType():
+		return "a list"
+	case t.IsObjectType() || t.IsMapType():
+		return "a map"
+	}
+	return t.FriendlyName()
+}
+
+func (r *reader) context(f sdk.Field) *hcl.EvalContext {
+	if r.envInSafe && !f.Sensitive {
+		return nil
+	}
+	return withEnv()
+}
+
+func (r *reader) wrong(at hcl.Range, summary, format string, args ...any) {
+	r.diags = append(r.diags, &hcl.Diagnostic{
+		Severity: hcl.DiagError, Summary: summary, Detail: fmt.Sprintf(format, args...), Subject: at.Ptr(),
+	})
+}
+
+// place is a range as people and editors write it.
+func place(r hcl.Range) string {
+	return fmt.Sprintf("%s:%d,%d", r.Filename, r.Start.Line, r.Start.Column)
+}
+
+// didYouMean is a sentence to append, or empty where nothing is near.
+func didYouMean(given string, known []string) string {
+	best, near := "", 3
+	for _, k := range known {
+		if d := levenshtein.Distance(given, k, nil); d < near {
+			best, near = k, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return fmt.Sprintf(" Did you mean %q?", best)
+}
