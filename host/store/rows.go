@@ -12,6 +12,7 @@ type schema struct {
 	volumes    *table[Volume]
 	artifacts  *table[Artifact]
 	runs       *table[Run]
+	workers    *table[Worker]
 }
 
 func newSchema() *schema {
@@ -26,6 +27,8 @@ func newSchema() *schema {
 			"id, name, owner, created_at, expires_at", (*Artifact).fields),
 		runs: newTable("run", "runs",
 			"id, job, state, created_at, ended_at", (*Run).fields),
+		workers: newTable("worker", "workers",
+			"id, container_incarnation, volume_incarnation", (*Worker).fields),
 	}
 }
 

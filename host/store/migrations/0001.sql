@@ -75,3 +75,9 @@ CREATE TABLE runs (
 ) WITHOUT ROWID;
 CREATE INDEX runs_state ON runs (state);
 CREATE INDEX runs_ended ON runs (ended_at) WHERE ended_at <> 0;
+
+CREATE TABLE workers (
+	id                    TEXT PRIMARY KEY NOT NULL,
+	container_incarnation TEXT NOT NULL,
+	volume_incarnation    TEXT NOT NULL
+) WITHOUT ROWID;
