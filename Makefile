@@ -1,0 +1,64 @@
+# Slipway's build. Everything that a target needs it installs by itself, from the Go module proxy or Debian's packages.
+
+GO          ?= go
+BIN         := bin
+LDFLAGS     := -s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+TESTFLAGS   ?=
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## build the static binaries bin/slipway and bin/slipway-memory
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway ./cmd/host
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-memory ./plugins/memory/cmd
+
+.PHONY: demo
+demo: build ## run a job of several steps on the memory runtime, with text files in and the result on your disk
+	@examples/demo.sh $(BIN)/slipway
+
+.PHONY: test
+test: check ## check, then run all tests under the race detector
+	$(GO) test -race -timeout 30m $(TESTFLAGS) ./...
+
+.PHONY: race
+race: ## run the tests under the race detector, three times over
+	$(GO) test -race -count 3 -timeout 60m $(TESTFLAGS) ./...
+
+.PHONY: bench
+bench: ## run the benchmarks; results are ratios to a floor measured in the same run
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $(TESTFLAGS) ./...
+
+FUZZTIME ?= 30s
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (30s)
+	@for pkg in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "$$pkg $$f"; $(GO) test -run '^$$' -fuzz "^$$f$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+		done; \
+	done
+
+.PHONY: check
+check: ## gofmt, vet, staticcheck, tidy modules, generated code up to date, import layers
+	@test -z "$$(gofmt -l .)" || { echo "not gofmt-ed:"; gofmt -l .; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+	$(GO) mod tidy -diff
+	@$(MAKE) --no-print-directory proto-check
+	$(GO) test -run '^TestLayers$$' ./host
+
+.PHONY: proto
+proto: ## generate sdk/internal/pb from the published .proto files
+	cd sdk/proto/generate && $(GO) run .
+
+.PHONY: proto-check
+proto-check:
+	@cd sdk/proto/generate && $(GO) run . -check
+
+.PHONY: clean
+clean: ## remove what the build made
+	rm -rf $(BIN)

@@ -1,0 +1,61 @@
+package host
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// LostError says that a process was started and that nothing can tell how it ended. It never means success, and never that
+// it may be run again without asking.
+type LostError struct {
+	Owner  string
+	Worker string
+	Reason string
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("process of %s on worker %s is lost: %s", e.Owner, e.Worker, e.Reason)
+}
+
+// AbortedError says that the process was ended because somebody asked for it.
+type AbortedError struct {
+	Owner  string
+	Reason string // who or what asked
+}
+
+func (e *AbortedError) Error() string { return fmt.Sprintf("%s was aborted: %s", e.Owner, e.Reason) }
+
+// GoneError says that an owner's container is over and will not be made again.
+type GoneError struct {
+	Owner string
+	State string
+}
+
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("container of %s is %s: ask under another owner for a new one", e.Owner, e.State)
+}
+
+// WorkerGoneError says that a worker was away for longer than the host waits.
+type WorkerGoneError struct {
+	Worker string
+	Away   time.Duration
+	Cause  error
+}
+
+func (e *WorkerGoneError) Error() string {
+	return fmt.Sprintf("worker %s has been away for %s: %v", e.Worker, e.Away.Round(time.Second), e.Cause)
+}
+
+func (e *WorkerGoneError) Unwrap() error { return e.Cause }
+
+// ConfigError says that an operator's settings for a plugin do not fit what the plugin takes.
+type ConfigError struct {
+	Plugin      string
+	Diagnostics hcl.Diagnostics
+}
+
+func (e *ConfigError) Error() string {
+	return fmt.Sprintf("settings of plugin %q: %v", e.Plugin, e.Diagnostics)
+}

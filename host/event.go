@@ -1,0 +1,45 @@
+package host
+
+import (
+	"time"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// EventKind says what an [Event] tells.
+type EventKind string
+
+// The kinds of events, in the order in which a step has them.
+const (
+	EventWaiting   EventKind = "waiting"   // for a worker; Message says why
+	EventPlaced    EventKind = "placed"    // on Worker
+	EventStreaming EventKind = "streaming" // Stream tells how far
+	EventCreating  EventKind = "creating"  // the runtime's own progress, in Message
+	EventStarted   EventKind = "started"   // Process is set
+	EventPaused    EventKind = "paused"    // the worker is away, in Message; the process may well go on
+	EventResumed   EventKind = "resumed"
+	EventExited    EventKind = "exited"   // Exit is set
+	EventFinished  EventKind = "finished" // Result is set; the last one of a step
+)
+
+// Event is something that happened to a step.
+type Event struct {
+	Time    time.Time
+	Step    string
+	Kind    EventKind
+	Worker  string
+	Message string
+	Stream  *StreamProgress
+	Process *Process
+	Exit    *sdk.Exit
+	Result  *StepResult
+}
+
+// StreamProgress tells how far a stream of data has come.
+type StreamProgress struct {
+	Artifact string // its name
+	From, To string // workers, or "local"
+	Bytes    int64
+	Took     time.Duration
+	Done     bool
+}

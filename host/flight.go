@@ -1,0 +1,87 @@
+package host
+
+import (
+	"context"
+	"sync"
+)
+
+// flights are pieces of work that several callers wait for together, by key. Each runs under a context of its own, which
+// ends when the last caller has left; who comes after that begins anew once the old work has ended.
+type flights[T any] struct {
+	mu    sync.Mutex
+	by    map[string]*flight[T]
+	tasks *sync.WaitGroup // awaits the goroutines
+}
+
+type flight[T any] struct {
+	done    chan struct{}
+	cancel  context.CancelFunc
+	waiting int // 0: cancelled
+	value   T
+	err     error
+}
+
+// do runs work under the key, or joins it where it runs already.
+func (fs *flights[T]) do(ctx context.Context, key string, work func(context.Context) (T, error)) (T, error) {
+	var zero T
+	f, err := fs.join(ctx, key, work)
+	if err != nil {
+		return zero, err
+	}
+	select {
+	case <-f.done:
+		return f.value, f.err
+	case <-ctx.Done():
+	}
+	fs.mu.Lock()
+	f.waiting--
+	last := f.waiting == 0
+	fs.mu.Unlock()
+	if last {
+		f.cancel()
+		<-f.done // whoever cancels waits until nothing of it goes on
+	}
+	return zero, ctx.Err()
+}
+
+func (fs *flights[T]) join(ctx context.Context, key string, work func(context.Context) (T, error)) (*flight[T], error) {
+	for {
+		fs.mu.Lock()
+		f := fs.by[key]
+		if f == nil {
+			f = fs.start(ctx, key, work)
+			fs.mu.Unlock()
+			return f, nil
+		}
+		if f.waiting > 0 {
+			f.waiting++
+			fs.mu.Unlock()
+			return f, nil
+		}
+		fs.mu.Unlock()
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// start begins the work with one who waits for it. The lock is held.
+func (fs *flights[T]) start(ctx context.Context, key string, work func(context.Context) (T, error)) *flight[T] {
+	wctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	f := &flight[T]{done: make(chan struct{}), cancel: cancel, waiting: 1}
+	if fs.by == nil {
+		fs.by = make(map[string]*flight[T])
+	}
+	fs.by[key] = f
+	fs.tasks.Go(func() {
+		defer cancel()
+		f.value, f.err = work(wctx)
+		fs.mu.Lock()
+		delete(fs.by, key)
+		fs.mu.Unlock()
+		close(f.done)
+	})
+	return f
+}

@@ -1,0 +1,334 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/slipway-run/slipway/host/config"
+	"github.com/slipway-run/slipway/host/launch"
+	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// How often a worker's status is asked for.
+const (
+	statusEvery   = 5 * time.Second
+	statusTimeout = 10 * time.Second
+	// While a worker is away it is asked sooner, then ever later up to statusEvery.
+	probeFirst = 50 * time.Millisecond
+)
+
+// plugin is one plugin block: its process, and the workers that it tells.
+type plugin struct {
+	h      *Host
+	cfg    config.Plugin
+	blocks map[string]config.Worker
+	proc   *launch.Plugin
+
+	known    chan struct{} // closed once it is known what the plugin has, or why not
+	knownOne sync.Once
+}
+
+func (h *Host) startPlugins() {
+	for _, c := range h.cfg.Plugins {
+		p := &plugin{h: h, cfg: c, blocks: make(map[string]config.Worker), known: make(chan struct{})}
+		for _, b := range h.cfg.Workers {
+			if b.Plugin == c.Name {
+				p.blocks[b.Name] = b
+				p.worker(b.Name)
+			}
+		}
+		opts := h.opts.Launch
+		opts.HostInfo = sdk.HostInfo{Version: h.opts.Version, Installation: h.Installation()}
+		opts.Logger = h.log
+		p.proc = launch.Start(launch.Spec{
+			Name: c.Name, Command: c.Command, Dir: h.cfg.Dir(), Args: c.Args, Env: c.Env, SHA256: c.SHA256,
+			Configure: p.configure,
+		}, opts)
+		h.plugins = append(h.plugins, p)
+		h.tasks.Go(p.run)
+	}
+}
+
+// configure checks the operator's blocks against the schemas that the plugin told.
+func (p *plugin) configure(_ context.Context, info sdk.PluginInfo) (sdk.Block, []sdk.Block, error) {
+	values, diags := config.Decode(p.cfg.Body, info.PluginSchema, p.cfg.Range)
+	block := sdk.Block{Name: p.cfg.Name, Values: values}
+	var workers []sdk.Block
+	for _, b := range p.h.cfg.Workers {
+		if b.Plugin != p.cfg.Name {
+			continue
+		}
+		values, d := config.Decode(b.Body, info.WorkerSchema, b.Range)
+		diags = append(diags, d...)
+		workers = append(workers, sdk.Block{Name: b.Name, Values: values})
+	}
+	if diags.HasErrors() {
+		return sdk.Block{}, nil, &ConfigError{Plugin: p.cfg.Name, Diagnostics: diags}
+	}
+	return block, workers, nil
+}
+
+// run goes from session to session until the host closes.
+func (p *plugin) run() {
+	for p.h.ctx.Err() == nil {
+		changed := p.proc.Changes()
+		s, err := p.proc.Session(p.h.ctx)
+		if err != nil {
+			if p.h.ctx.Err() != nil {
+				return
+			}
+			p.failed(err)
+			select {
+			case <-changed:
+			case <-p.h.ctx.Done():
+			}
+			continue
+		}
+		p.serve(s)
+	}
+}
+
+// failed notes that no session is to be had: whoever waits for a worker of this plugin need not.
+func (p *plugin) failed(err error) {
+	for _, w := range p.h.sortedWorkers() {
+		if w.plugin == p.cfg.Name {
+			w.setDead(err)
+			p.h.index.Upsert(w.placed(pool.Stalled, err.Error()))
+		}
+	}
+	p.knownOne.Do(func() { close(p.known) })
+}
+
+// serve follows the workers of one session until it ends.
+func (p *plugin) serve(s *launch.Session) {
+	ctx, cancel := context.WithCancel(p.h.ctx)
+	defer cancel()
+	var monitors sync.WaitGroup
+	defer monitors.Wait()
+	defer cancel()
+	monitors.Go(func() {
+		select {
+		case <-s.Gone:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	running := make(map[string]context.CancelFunc)
+	for ctx.Err() == nil {
+		err := s.Runtime.Workers(ctx, func(e sdk.WorkerEvent) error {
+			p.apply(ctx, s, e, running, &monitors)
+			return nil
+		})
+		if ctx.Err() == nil {
+			p.h.log.Warn("plugin stopped telling its workers; asking again", "plugin", p.cfg.Name, "error", err)
+			select {
+			case <-time.After(statusEvery):
+			case <-ctx.Done():
+			}
+		}
+	}
+	for _, w := range p.h.sortedWorkers() {
+		if w.plugin == p.cfg.Name {
+			w.setAway(nil, fmt.Errorf("plugin %q is away", p.cfg.Name))
+		}
+	}
+}
+
+// apply brings the workers in line with an event. It is called from one goroutine at a time.
+func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent, running map[string]context.CancelFunc, monitors *sync.WaitGroup) {
+	var looks sync.WaitGroup
+	if e.Kind == sdk.WorkerSnapshot {
+		for name := range running {
+			if !slices.ContainsFunc(e.Workers, func(i sdk.WorkerInfo) bool { return i.Name == name }) {
+				p.remove(name, running)
+			}
+		}
+	}
+	for _, info := range e.Workers {
+		if e.Kind == sdk.WorkerRemove {
+			p.remove(info.Name, running)
+			continue
+		}
+		w := p.worker(info.Name)
+		if w.plugin != p.cfg.Name {
+			p.h.log.Error("two plugins tell the same worker; the first keeps it", "worker", info.Name, "first", w.plugin, "second", p.cfg.Name)
+			continue
+		}
+		w.setInfo(p.merge(info))
+		if running[info.Name] != nil {
+			w.lookNow()
+			continue
+		}
+		conn, err := s.Runtime.Worker(info.Name)
+		if err != nil {
+			w.setAway(nil, err)
+			continue
+		}
+		wctx, cancel := context.WithCancel(ctx)
+		running[info.Name] = cancel
+		w.alive()
+		looks.Add(1)
+		monitors.Go(func() { p.h.monitor(wctx, w, conn, looks.Done) })
+	}
+	if e.Kind == sdk.WorkerSnapshot {
+		monitors.Go(func() {
+			looks.Wait()
+			p.knownOne.Do(func() { close(p.known) })
+		})
+	}
+}
+
+func (p *plugin) remove(name string, running map[string]context.CancelFunc) {
+	if cancel := running[name]; cancel != nil {
+		cancel()
+		delete(running, name)
+	}
+	p.h.index.Remove(name)
+}
+
+// merge lays the worker's block over what the plugin says of it.
+func (p *plugin) merge(info sdk.WorkerInfo) sdk.WorkerInfo {
+	name := info.Name
+	b, ok := p.blocks[name]
+	if !ok {
+		if i := lastSlash(name); i >= 0 {
+			b, ok = p.blocks[name[:i]]
+		}
+	}
+	if !ok {
+		return info
+	}
+	info.Platform = cmp.Or(b.Platform, info.Platform)
+	info.Team = cmp.Or(b.Team, info.Team)
+	for _, t := range b.Tags {
+		if !slices.Contains(info.Tags, t) {
+			info.Tags = append(info.Tags, t)
+		}
+	}
+	return info
+}
+
+func lastSlash(s string) int {
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i] == '/' {
+			return i
+		}
+	}
+	return -1
+}
+
+// worker gives the host's entry for a name, made where there is none.
+func (p *plugin) worker(name string) *worker {
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	w := p.h.workers[name]
+	if w == nil {
+		w = newWorker(name, p.cfg.Name, p.h.cfg.Timing.WorkerGone)
+		p.h.workers[name] = w
+	}
+	return w
+}
+
+// monitor keeps a worker's state for one session. looked is called after the first look.
+func (h *Host) monitor(ctx context.Context, w *worker, conn sdk.Worker, looked func()) {
+	defer func() {
+		if looked != nil {
+			looked()
+		}
+		w.setAway(conn, errors.New("its plugin is away"))
+		if err := conn.Close(); err != nil {
+			h.log.Warn("closing a worker failed", "worker", w.name, "error", err)
+		}
+	}()
+	settled := false // in this session
+	for wait := probeFirst; ; {
+		err := h.look(ctx, w, conn, &settled)
+		if looked != nil {
+			looked()
+			looked = nil
+		}
+		if err == nil {
+			wait = statusEvery
+		} else {
+			w.setAway(conn, err)
+			if h.stalled(w) {
+				h.index.Upsert(w.placed(pool.Stalled, err.Error()))
+			}
+		}
+		select {
+		case <-time.After(wait):
+		case <-w.probe:
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			wait = min(2*wait, statusEvery)
+		} else {
+			wait = probeFirst
+		}
+	}
+}
+
+// stalled tells whether a worker has been away for so long that no new work should wait for it.
+func (h *Host) stalled(w *worker) bool {
+	r := w.report()
+	return !r.Up && time.Since(r.Since) >= h.cfg.Timing.Stalled
+}
+
+// look asks for the status, and opens the worker for calls if it is well. What the last session left open is settled before
+// that, once.
+func (h *Host) look(ctx context.Context, w *worker, conn sdk.Worker, settled *bool) error {
+	sctx, cancel := context.WithTimeout(ctx, statusTimeout)
+	defer cancel()
+	s, err := conn.Status(sctx)
+	if err != nil {
+		return err
+	}
+	if s.Health == sdk.Away || s.Health == sdk.HealthUnknown {
+		return sdk.NewUnavailable(nil, "%s", cmp.Or(s.Reason, "its status is "+s.Health.String()))
+	}
+	if h.ephemeral() && !s.Has(sdk.FeatureVolatile) {
+		return sdk.NewInvalid(sdk.ReasonConfig, "what is made on worker %s outlives this command, and nothing would remember it: give --state DIR", w.name)
+	}
+	changed, err := h.checkIncarnation(ctx, w, s)
+	if err != nil {
+		return err
+	}
+	if !*settled || changed {
+		if err := h.settle(ctx, w, conn); err != nil {
+			return fmt.Errorf("settling what the last session left: %w", err)
+		}
+		*settled = true
+	}
+	w.setUp(conn, s)
+	h.index.Upsert(w.placed(pool.Running, ""))
+	return nil
+}
+
+func (h *Host) sortedWorkers() []*worker {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := make([]*worker, 0, len(h.workers))
+	for _, w := range h.workers {
+		out = append(out, w)
+	}
+	slices.SortFunc(out, func(a, b *worker) int { return cmp.Compare(a.name, b.name) })
+	return out
+}
+
+func (h *Host) worker(name string) (*worker, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w := h.workers[name]; w != nil {
+		return w, nil
+	}
+	return nil, sdk.NewNotFound(sdk.KindWorker, name)
+}

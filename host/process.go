@@ -1,0 +1,320 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/slipway-run/slipway/host/spool"
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// States of a process's row.
+const (
+	processStarting = "starting" // a start is about to be sent, or was sent with an unknown effect
+	processRunning  = "running"
+	processExited   = "exited"
+	processLost     = "lost"
+	processAborted  = "aborted" // its container was destroyed by the host while it ran
+)
+
+// ProcessRequest says what to run.
+type ProcessRequest struct {
+	Path  string
+	Args  []string
+	Env   []string // wins over the container's and the image's; never stored
+	Dir   string   // relative: below the container's Dir; empty: that
+	User  string
+	Stdin io.Reader // nil: none. Read from where the process's keeper is, so it must begin at byte 0.
+	TTY   *sdk.TTY
+
+	SpillBytes int64
+	WhenFull   sdk.WhenFull
+}
+
+// Process is a process that was started, by this host or an earlier one on the same state directory.
+type Process struct {
+	h         *Host
+	id        string // of its row and spool
+	name      sdk.ProcessID
+	container sdk.ContainerID
+	owner     string
+	worker    *worker
+	token     sdk.Token
+	stdin     *stdinSource
+
+	abort   context.Context // ended by abortNow
+	aborted context.CancelCauseFunc
+
+	done chan struct{} // closed once outcome is set
+
+	mu      sync.Mutex
+	outcome Outcome
+	paused  func(why error) // told when the worker goes away, and with nil when it is back
+}
+
+// Outcome is how a process ended. One of Exit and Err is set.
+type Outcome struct {
+	Exit *sdk.Exit
+	Err  error // *LostError, *AbortedError, or why following it failed
+}
+
+// Start starts a process under a name, once, however often it is asked for: the second time it finds what the first began.
+// A start that an earlier host may have sent is looked for before it is sent again, with the same token.
+func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) (*Process, error) {
+	spec, err := c.processSpec(name, req)
+	if err != nil {
+		return nil, fmt.Errorf("process %s of %s: %w", name, c.owner, err)
+	}
+	row, fresh, err := c.claimProcess(ctx, spec)
+	if err != nil {
+		return nil, err
+	}
+	if row.State == processStarting && c.state != containerReady {
+		// It was never known whether this start took effect, and now nobody can say.
+		if err := c.h.endProcess(ctx, row.ID, processLost, "its container is "+c.state+" and its start was not settled", nil); err != nil {
+			return nil, err
+		}
+		row.State, row.Reason = processLost, "its container is "+c.state+" and its start was not settled"
+	}
+	if row.State != processStarting {
+		return c.h.attach(row, c.owner, c.worker)
+	}
+	c.h.fault("start-intent")
+	spec.Token = sdk.Token(row.Token)
+	p := c.h.newProcess(row, c.owner, c.worker)
+	if req.Stdin != nil {
+		p.stdin = newStdinSource(req.Stdin)
+	}
+	if err := c.send(ctx, p, spec, !fresh); err != nil {
+		return nil, fmt.Errorf("start %s of %s on %s: %w", name, c.owner, c.worker.name, err)
+	}
+	c.h.fault("started")
+	row.State, row.StartedAt = processRunning, time.Now()
+	if err := c.h.putProcess(ctx, row); err != nil {
+		return nil, err
+	}
+	return c.h.follow(p)
+}
+
+func (c *Container) processSpec(name string, req ProcessRequest) (sdk.ProcessSpec, error) {
+	spec := sdk.ProcessSpec{
+		ID: sdk.ProcessID(name), Token: sdk.NewToken(), Path: req.Path, Args: req.Args,
+		Env: mergeEnv(c.image.Env, req.Env), User: req.User, Stdin: req.Stdin != nil, TTY: req.TTY,
+		Spill: req.SpillBytes, WhenFull: req.WhenFull,
+	}
+	if spec.User == "" {
+		spec.User = c.image.User
+	}
+	if req.Dir != "" {
+		dir, err := resolvePath(c.record.Spec.Dir, req.Dir)
+		if err != nil {
+			return spec, err
+		}
+		spec.Dir = dir
+	}
+	return spec, spec.Validate()
+}
+
+// rowID is the id of a process's row and spool: its own is unique only within its container.
+func rowID(container sdk.ContainerID, process sdk.ProcessID) string {
+	return string(container) + "." + string(process)
+}
+
+// claimProcess finds the row of a process or makes it, before anything is sent. It survives a loss of power.
+func (c *Container) claimProcess(ctx context.Context, spec sdk.ProcessSpec) (row store.Process, fresh bool, err error) {
+	kept := spec
+	kept.Env = nil
+	stored, err := json.Marshal(kept)
+	if err != nil {
+		return row, false, err
+	}
+	err = c.h.store.Update(ctx, store.PowerSafe, func(tx *store.Tx) error {
+		if row, err = tx.Process(rowID(c.id, spec.ID)); !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if c.state != containerReady {
+			return &GoneError{Owner: c.owner, State: c.state}
+		}
+		fresh = true
+		row = store.Process{ID: rowID(c.id, spec.ID), Container: string(c.id), Token: string(spec.Token), State: processStarting, Spec: stored}
+		return tx.PutProcess(row)
+	})
+	return row, fresh, err
+}
+
+// send sends the start until its effect is known. sent tells whether an earlier host may have sent it.
+func (c *Container) send(ctx context.Context, p *Process, spec sdk.ProcessSpec, sent bool) error {
+	var b backoff
+	var last error // of a start whose effect is unknown
+	for {
+		conn, err := c.worker.acquire(ctx)
+		if err != nil {
+			return c.startFailed(ctx, p, sent, err)
+		}
+		if sent {
+			running, err := c.settleStart(ctx, conn, spec)
+			if running {
+				return nil
+			}
+			if err == nil && last != nil && !errors.Is(last, sdk.Unavailable) {
+				return c.startFailed(ctx, p, false, last) // the worker's own record says that it never ran
+			}
+			if errors.Is(err, sdk.Unavailable) && ctx.Err() == nil {
+				c.worker.failed(conn, err)
+				if err := b.wait(ctx, err); err != nil {
+					return err
+				}
+				continue
+			}
+			if err != nil {
+				return c.startFailed(ctx, p, true, err)
+			}
+		}
+		sent = true
+		c.h.fault("start-send")
+		last = conn.StartProcess(ctx, c.id, spec)
+		switch {
+		case last == nil:
+			return nil
+		case errors.Is(last, sdk.Invalid), errors.Is(last, sdk.Unsupported), errors.Is(last, sdk.FailedPrecondition),
+			errors.Is(last, sdk.Exhausted), errors.Is(last, sdk.AlreadyExists):
+			return c.startFailed(ctx, p, false, last)
+		case ctx.Err() != nil:
+			return last // the row stays: whoever asks next settles it
+		case errors.Is(last, sdk.Unavailable):
+			c.worker.failed(conn, last)
+			if err := b.wait(ctx, last); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// settleStart asks the container's own record whether the start took effect.
+func (c *Container) settleStart(ctx context.Context, conn sdk.Worker, spec sdk.ProcessSpec) (bool, error) {
+	infos, err := conn.ListProcesses(ctx, c.id)
+	if err != nil {
+		return false, err
+	}
+	for _, i := range infos {
+		if i.ID != spec.ID {
+			continue
+		}
+		if i.Token != spec.Token {
+			return false, sdk.NewAlreadyExists(sdk.KindProcess, string(spec.ID))
+		}
+		return true, nil
+	}
+	return false, nil
+}
+
+// startFailed ends the row of a start that did not work: it goes if it surely had no effect, else the process is lost.
+func (c *Container) startFailed(ctx context.Context, p *Process, sent bool, cause error) error {
+	if ctx.Err() != nil {
+		return cause
+	}
+	if !sent {
+		err := c.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.DeleteProcess(p.id) })
+		return errors.Join(cause, err)
+	}
+	lost := &LostError{Owner: c.owner, Worker: c.worker.name, Reason: cause.Error()}
+	if err := c.h.endProcess(ctx, p.id, processLost, lost.Reason, nil); err != nil {
+		return errors.Join(lost, err)
+	}
+	return lost
+}
+
+func (h *Host) newProcess(row store.Process, owner string, w *worker) *Process {
+	p := &Process{h: h, id: row.ID, container: sdk.ContainerID(row.Container), owner: owner, worker: w,
+		token: sdk.Token(row.Token), done: make(chan struct{})}
+	p.name = sdk.ProcessID(row.ID[len(row.Container)+1:])
+	p.abort, p.aborted = context.WithCancelCause(context.Background())
+	return p
+}
+
+// attach gives the handle of a process that has a row: the one that is followed already, or a new one.
+func (h *Host) attach(row store.Process, owner string, w *worker) (*Process, error) {
+	p := h.newProcess(row, owner, w)
+	switch row.State {
+	case processRunning:
+		return h.follow(p)
+	case processExited:
+		p.outcome.Exit = new(sdk.Exit)
+		if err := json.Unmarshal(row.Exit, p.outcome.Exit); err != nil {
+			return nil, fmt.Errorf("record of process %s: %w", row.ID, err)
+		}
+	case processLost:
+		p.outcome.Err = &LostError{Owner: owner, Worker: w.name, Reason: row.Reason}
+	case processAborted:
+		p.outcome.Err = &AbortedError{Owner: owner, Reason: row.Reason}
+	default:
+		return nil, fmt.Errorf("process %s is %s", row.ID, row.State)
+	}
+	close(p.done)
+	return p, nil
+}
+
+// Wait waits until the process has ended and says how. Its error is ctx's.
+func (p *Process) Wait(ctx context.Context) (Outcome, error) {
+	select {
+	case <-p.done:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.outcome, nil
+	case <-ctx.Done():
+		return Outcome{}, ctx.Err()
+	}
+}
+
+// Done is closed when the process has ended and its output is stored whole.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Output reads what the process wrote, from a position on, as it comes. Any number may read, each at its own pace, during the process
+// and after it.
+func (p *Process) Output(from sdk.Position) (*spool.Reader, error) {
+	return p.h.spool.Reader(p.id, int64(from))
+}
+
+// ID names the process in the store and in the logs.
+func (p *Process) ID() string { return p.id }
+
+// Signal sends a signal.
+func (p *Process) Signal(ctx context.Context, s sdk.Signal) error {
+	return p.worker.call(ctx, "signal "+string(s), func(ctx context.Context, conn sdk.Worker) error {
+		return conn.SignalProcess(ctx, p.container, p.name, s)
+	})
+}
+
+// OnPause has f called when the worker goes away under the process, with the reason, and with nil when it is back.
+func (p *Process) OnPause(f func(why error)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = f
+}
+
+func (h *Host) putProcess(ctx context.Context, row store.Process) error {
+	return h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutProcess(row) })
+}
+
+// endProcess writes how a process ended. The first ending stays.
+func (h *Host) endProcess(ctx context.Context, id, state, reason string, exit *sdk.Exit) error {
+	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		row, err := tx.Process(id)
+		if err != nil || row.State == processExited || row.State == processLost || row.State == processAborted {
+			return err
+		}
+		row.State, row.Reason, row.EndedAt = state, reason, time.Now()
+		if exit != nil {
+			if row.Exit, err = json.Marshal(exit); err != nil {
+				return err
+			}
+		}
+		return tx.PutProcess(row)
+	})
+}

@@ -1,0 +1,275 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// loadLeases tells placement what the state directory says of containers and content.
+func (h *Host) loadLeases(ctx context.Context) error {
+	return h.store.View(ctx, func(tx *store.Tx) error {
+		containers, err := tx.Containers(store.ContainerFilter{States: []string{containerCreating, containerReady}})
+		if err != nil {
+			return err
+		}
+		for _, c := range containers {
+			var r containerRecord
+			if err := json.Unmarshal(c.Spec, &r); err != nil {
+				return fmt.Errorf("record of container %s: %w", c.ID, err)
+			}
+			if err := h.index.Acquire(pool.Lease{Owner: c.Owner, Worker: c.Worker, Team: c.Team, Kind: r.Kind}); err != nil {
+				return err
+			}
+		}
+		volumes, err := tx.Volumes(store.VolumeFilter{States: []string{volumeSealed}})
+		for _, v := range volumes {
+			if v.Artifact != "" {
+				h.index.AddVolume(v.Worker, v.Artifact, v.Bytes)
+			}
+		}
+		return err
+	})
+}
+
+// checkIncarnation compares the worker's two stores with what was known of them. What lay in a store that is no more is lost at
+// once: its rows say so when this returns.
+func (h *Host) checkIncarnation(ctx context.Context, w *worker, s sdk.Status) (changed bool, err error) {
+	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+		changed = false
+		row, err := tx.Worker(w.name)
+		if errors.Is(err, store.ErrNotFound) {
+			row, err = store.Worker{ID: w.name}, nil
+		}
+		if err != nil {
+			return err
+		}
+		now := row
+		if replaced(row.ContainerIncarnation, s.ContainerIncarnation) {
+			changed = true
+			if err := loseContainers(tx, w.name); err != nil {
+				return err
+			}
+		}
+		if replaced(row.VolumeIncarnation, s.VolumeIncarnation) {
+			changed = true
+			if err := h.loseVolumes(tx, w.name); err != nil {
+				return err
+			}
+		}
+		if s.ContainerIncarnation != "" {
+			now.ContainerIncarnation = s.ContainerIncarnation
+		}
+		if s.VolumeIncarnation != "" {
+			now.VolumeIncarnation = s.VolumeIncarnation
+		}
+		if now == row {
+			return nil
+		}
+		return tx.PutWorker(now)
+	})
+	return changed, err
+}
+
+// replaced tells whether a store is another one than before. Empty means unknown, never a change.
+func replaced(before, now string) bool { return before != "" && now != "" && before != now }
+
+func loseContainers(tx *store.Tx, worker string) error {
+	rows, err := tx.Containers(store.ContainerFilter{Worker: worker, States: []string{containerCreating, containerReady, containerDestroying}})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if row.State == containerDestroying {
+			row.State = containerDestroyed // by whoever replaced the store
+		} else {
+			row.State, row.Reason = containerLost, "worker "+worker+" came back without what it had: it runs a new incarnation"
+		}
+		row.UpdatedAt = time.Now()
+		if err := tx.PutContainer(row); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *Host) loseVolumes(tx *store.Tx, worker string) error {
+	rows, err := tx.Volumes(store.VolumeFilter{Worker: worker})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if err := tx.DeleteVolume(row.ID); err != nil {
+			return err
+		}
+		if row.Artifact != "" {
+			h.index.RemoveVolume(worker, row.Artifact)
+		}
+	}
+	return nil
+}
+
+func (h *Host) loseContainer(ctx context.Context, id, reason string) error {
+	return h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+		row, err := tx.Container(id)
+		if err != nil {
+			return err
+		}
+		row.State, row.Reason, row.UpdatedAt = containerLost, reason, time.Now()
+		return tx.PutContainer(row)
+	})
+}
+
+// settle ends what is on the way on a worker that nobody can use yet. What an earlier host began is adopted if it took
+// effect, else undone; what ran is followed on. That happens once in a host's life, for afterwards what is on the way
+// belongs to a caller who is waiting. What was to be destroyed is destroyed now, each time.
+func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker) error {
+	first := !w.settled
+	containers, volumes, err := h.onTheWay(ctx, w.name, first)
+	if err != nil {
+		return err
+	}
+	listed := make(map[sdk.ContainerID]sdk.ContainerInfo)
+	if first && len(containers) > 0 {
+		ours := sdk.Filter{Labels: map[string]string{sdk.LabelInstallation: h.Installation()}}
+		err := conn.ListContainers(ctx, ours, func(i sdk.ContainerInfo) error {
+			listed[i.ID] = i
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, row := range containers {
+		if err := h.settleContainer(ctx, w, conn, row, listed[sdk.ContainerID(row.ID)]); err != nil {
+			return fmt.Errorf("container %s: %w", row.ID, err)
+		}
+	}
+	for _, row := range volumes {
+		if err := h.undoVolume(ctx, conn, row); err != nil {
+			return fmt.Errorf("volume %s: %w", row.ID, err)
+		}
+	}
+	w.settled = true
+	return nil
+}
+
+// onTheWay lists what has to be settled on a worker: the volumes exclude those of a container that may be adopted.
+func (h *Host) onTheWay(ctx context.Context, worker string, first bool) (containers []store.Container, volumes []store.Volume, err error) {
+	states, volumeStates := []string{containerDestroying}, []string{volumeDestroying}
+	if first {
+		states = append(states, containerCreating, containerReady, containerLost)
+		volumeStates = append(volumeStates, volumeCreating, volumeOpen)
+	}
+	err = h.store.View(ctx, func(tx *store.Tx) error {
+		if containers, err = tx.Containers(store.ContainerFilter{Worker: worker, States: states}); err != nil {
+			return err
+		}
+		all, err := tx.Volumes(store.VolumeFilter{Worker: worker, States: volumeStates})
+		for _, v := range all {
+			if v.State != volumeOpen || v.Role == roleReplica { // an open replica was being streamed into: nobody knows what it holds
+				volumes = append(volumes, v)
+			}
+		}
+		return err
+	})
+	return containers, volumes, err
+}
+
+func (h *Host) settleContainer(ctx context.Context, w *worker, conn sdk.Worker, row store.Container, listed sdk.ContainerInfo) error {
+	switch row.State {
+	case containerCreating:
+		if listed.State == sdk.ContainerReady && string(listed.Token) == row.Token {
+			row.State, row.UpdatedAt = containerReady, time.Now()
+			if err := h.putContainer(ctx, row); err != nil {
+				return err
+			}
+			return h.settleProcesses(ctx, w, conn, row)
+		}
+		return h.undoContainer(ctx, conn, row)
+	case containerDestroying:
+		if row.Owner == "" {
+			return h.undoContainer(ctx, conn, row)
+		}
+		if err := conn.DestroyContainer(ctx, sdk.ContainerID(row.ID)); err != nil {
+			return err
+		}
+		h.index.Release(row.Owner)
+		row.State, row.UpdatedAt = containerDestroyed, time.Now()
+		if err := h.putContainer(ctx, row); err != nil {
+			return err
+		}
+		return h.settleProcesses(ctx, w, conn, row)
+	}
+	return h.settleProcesses(ctx, w, conn, row)
+}
+
+// settleProcesses follows what runs in a container. A start whose effect is unknown is looked for; one that had none waits for its
+// owner, who alone has the environment.
+func (h *Host) settleProcesses(ctx context.Context, w *worker, conn sdk.Worker, row store.Container) error {
+	var rows []store.Process
+	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
+		rows, err = tx.Processes(store.ProcessFilter{Container: row.ID, States: []string{processStarting, processRunning}})
+		return err
+	})
+	if err != nil || len(rows) == 0 {
+		return err
+	}
+	var infos []sdk.ProcessInfo
+	if row.State == containerReady {
+		if infos, err = conn.ListProcesses(ctx, sdk.ContainerID(row.ID)); err != nil && !errors.Is(err, sdk.NotFound) {
+			return err
+		}
+	}
+	for _, p := range rows {
+		handle := h.newProcess(p, row.Owner, w)
+		if p.State == processStarting {
+			started := false
+			for _, i := range infos {
+				started = started || i.ID == handle.name && i.Token == handle.token
+			}
+			if !started {
+				continue
+			}
+			p.State, p.StartedAt = processRunning, time.Now()
+			if err := h.putProcess(ctx, p); err != nil {
+				return err
+			}
+		}
+		if _, err := h.follow(handle); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// undoContainer removes what came of a container in which no process was started.
+func (h *Host) undoContainer(ctx context.Context, conn sdk.Worker, row store.Container) error {
+	if err := conn.DestroyContainer(ctx, sdk.ContainerID(row.ID)); err != nil {
+		return err
+	}
+	volumes, err := h.volumes(ctx, store.VolumeFilter{Container: row.ID})
+	if err != nil {
+		return err
+	}
+	for _, v := range volumes {
+		if err := h.undoVolume(ctx, conn, v); err != nil {
+			return err
+		}
+	}
+	h.index.Release(row.Owner)
+	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.DeleteContainer(row.ID) })
+}
+
+func (h *Host) undoVolume(ctx context.Context, conn sdk.Worker, row store.Volume) error {
+	if err := conn.DestroyVolume(ctx, sdk.VolumeID(row.ID)); err != nil {
+		return err
+	}
+	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.DeleteVolume(row.ID) })
+}
