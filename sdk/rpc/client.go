@@ -3,12 +3,19 @@ package rpc
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
+	"sync"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/internal/pb"
 )
-
-var errNotWired = errors.New("rpc: services are not wired yet")
 
 // DialOptions are the optional settings of [Dial].
 type DialOptions struct {
@@ -18,28 +25,148 @@ type DialOptions struct {
 }
 
 // Client is a host's side of one plugin. All its methods may be called from many goroutines.
-type Client struct{}
+type Client struct {
+	conns   []*grpc.ClientConn
+	plugin  pb.PluginClient
+	worker  pb.WorkerClient
+	data    pb.DataClient
+	buffers buffers
+
+	life    context.Context // ends when the plugin is gone or the client closed
+	endLife context.CancelFunc
+	watcher sync.WaitGroup
+}
 
 // Dial connects to a plugin at addr: once for control calls and once for data, so that no control call waits for a stream.
+// It waits for neither: ctx bounds only the making of the client, and a server that is not there shows at the first call.
+// A lost connection is dialled again by later calls. The caller closes the client.
 func Dial(ctx context.Context, addr net.Addr, opts DialOptions) (*Client, error) {
-	return nil, errNotWired
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c := &Client{}
+	for range 2 {
+		conn, err := connect(addr)
+		if err != nil {
+			return nil, errors.Join(fmt.Errorf("dialling plugin at %s: %w", addr, err), c.closeConns())
+		}
+		c.conns = append(c.conns, conn)
+	}
+	control, data := c.conns[0], c.conns[1]
+	c.plugin, c.worker, c.data = pb.NewPluginClient(control), pb.NewWorkerClient(control), pb.NewDataClient(data)
+	c.life, c.endLife = context.WithCancel(context.Background())
+	c.watcher.Go(func() {
+		select {
+		case <-opts.Gone:
+			c.endLife()
+		case <-c.life.Done():
+		}
+	})
+	return c, nil
+}
+
+func connect(addr net.Addr) (*grpc.ClientConn, error) {
+	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, addr.Network(), addr.String())
+	}
+	return grpc.NewClient("passthrough:///plugin",
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // a local socket; its file's mode guards it
+		grpc.WithContextDialer(dial),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+	)
 }
 
 // Info tells the plugin who the host is and learns who the plugin is.
 func (c *Client) Info(ctx context.Context, host sdk.HostInfo) (sdk.PluginInfo, error) {
-	return sdk.PluginInfo{}, errNotWired
+	resp, err := unary(ctx, c, c.plugin.Info, &pb.InfoRequest{Version: host.Version, Installation: host.Installation,
+		Features: texts(host.Features)})
+	if err != nil {
+		return sdk.PluginInfo{}, err
+	}
+	return infoFromPB(resp), nil
 }
 
-// Configure opens the plugin's runtime.
+// Configure opens the plugin's runtime. It works once in the life of a plugin's process; a second time, whatever the first
+// one gave, is FailedPrecondition. A server of its own, see [ServeOn], is Unsupported.
 func (c *Client) Configure(ctx context.Context, plugin sdk.Block, workers []sdk.Block) error {
-	return errNotWired
+	r := &pb.ConfigureRequest{Plugin: blockToPB(plugin)}
+	for _, b := range workers {
+		r.Workers = append(r.Workers, blockToPB(b))
+	}
+	_, err := unary(ctx, c, c.plugin.Configure, r)
+	return err
 }
 
-// Health asks for a sign of life.
-func (c *Client) Health(ctx context.Context) error { return errNotWired }
+// Health asks for a sign of life. Nil means that the plugin answers, not that its workers are well.
+func (c *Client) Health(ctx context.Context) error {
+	_, err := unary(ctx, c, c.plugin.Health, &pb.HealthRequest{})
+	return err
+}
 
-// Runtime gives the plugin's runtime. It is usable once Configure has succeeded.
-func (c *Client) Runtime() sdk.Runtime { return nil }
+// Runtime gives the plugin's runtime, which is usable once Configure has succeeded. Its workers implement every optional
+// interface and are Unsupported where the plugin's do not. Its Worker method knows no names: a call to a worker that the
+// plugin does not have is NotFound of a worker.
+func (c *Client) Runtime() sdk.Runtime { return (*runtime)(c) }
 
-// Close ends both connections and every call on them. Idempotent.
-func (c *Client) Close() error { return nil }
+// Close ends both connections and every call on them, as Unavailable with ReasonPluginGone. Idempotent.
+func (c *Client) Close() error {
+	c.endLife()
+	c.watcher.Wait()
+	return c.closeConns()
+}
+
+func (c *Client) closeConns() error {
+	var errs []error
+	for _, conn := range c.conns {
+		if err := conn.Close(); status.Code(err) != codes.Canceled { // closed before
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// call gives the context of one call: it ends with the caller's, with the client, or by end.
+func (c *Client) call(ctx context.Context) (callCtx context.Context, end func()) {
+	callCtx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.life, cancel)
+	return callCtx, func() {
+		stop()
+		cancel()
+	}
+}
+
+// fail makes the caller's error of a call's. request is what the call began with.
+func (c *Client) fail(ctx context.Context, err error, request proto.Message) error {
+	if detailOf(status.Convert(err)) == nil {
+		if _, bad := proto.Marshal(request); bad != nil {
+			return sdk.NewInvalid(sdk.ReasonSpec, "the request cannot be sent: %v", bad)
+		}
+	}
+	return fromStatus(ctx, err, c.life.Err() != nil)
+}
+
+// checkSize is Invalid for a request that no server takes.
+func checkSize(request proto.Message) error {
+	if n := proto.Size(request); n > maxMessage {
+		return sdk.NewInvalid(sdk.ReasonTooLarge, "the request takes %d bytes, more than %d", n, maxMessage)
+	}
+	return nil
+}
+
+// unary makes a call that answers once.
+func unary[Req, Resp proto.Message](ctx context.Context, c *Client,
+	method func(context.Context, Req, ...grpc.CallOption) (Resp, error), request Req) (none Resp, _ error) {
+	if err := checkSize(request); err != nil {
+		return none, err
+	}
+	callCtx, end := c.call(ctx)
+	defer end()
+	resp, err := method(callCtx, request)
+	if err != nil {
+		return none, c.fail(ctx, err, request)
+	}
+	return resp, nil
+}

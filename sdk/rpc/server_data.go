@@ -1,0 +1,105 @@
+package rpc
+
+import (
+	"io"
+
+	"google.golang.org/grpc"
+
+	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/internal/pb"
+)
+
+func (s *server) StreamIn(stream grpc.ClientStreamingServer[pb.StreamInRequest, pb.StreamInResponse]) error {
+	first, err := stream.Recv()
+	if err == io.EOF {
+		return sdk.NewInvalid(sdk.ReasonSpec, "StreamIn: the stream has no header")
+	}
+	if err != nil {
+		return err
+	}
+	h := first.GetHeader()
+	if h == nil {
+		return sdk.NewInvalid(sdk.ReasonSpec, "StreamIn: the stream does not begin with its header")
+	}
+	if err := sdk.CheckID(sdk.KindVolume, h.Volume); err != nil {
+		return err
+	}
+	w, release, err := s.worker(h.Worker)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	in := newChunkReader(func() (frame, error) {
+		r, err := stream.Recv()
+		return frame{data: r.GetData(), trailer: r.GetTrailer(), abort: r.GetAbort()}, err
+	})
+	defer in.close()
+	err = w.StreamIn(stream.Context(), sdk.VolumeID(h.Volume), sdk.StreamIn{Path: string(h.Path), Encoding: h.Encoding}, in)
+	if err == nil {
+		err = in.drain()
+	}
+	if failure := in.failure(); failure != nil {
+		return failure // whatever the plugin made of it
+	}
+	if err != nil {
+		return err
+	}
+	return stream.SendAndClose(&pb.StreamInResponse{})
+}
+
+func (s *server) StreamOut(r *pb.StreamOutRequest, stream grpc.ServerStreamingServer[pb.StreamOutResponse]) error {
+	if err := sdk.CheckID(sdk.KindVolume, r.Volume); err != nil {
+		return err
+	}
+	w, release, err := s.worker(r.Worker)
+	if err != nil {
+		return err
+	}
+	defer release()
+
+	out := newChunkWriter(&s.buffers, func(p []byte) error {
+		return stream.Send(&pb.StreamOutResponse{Frame: &pb.StreamOutResponse_Data{Data: p}})
+	})
+	defer out.abandon(io.ErrClosedPipe)
+	spec := sdk.StreamOut{Path: string(r.Path), Encoding: r.Encoding}
+	if err := w.StreamOut(stream.Context(), sdk.VolumeID(r.Volume), spec, out); err != nil {
+		return err
+	}
+	trailer, err := out.finish()
+	if err != nil {
+		return err
+	}
+	return stream.Send(&pb.StreamOutResponse{Frame: &pb.StreamOutResponse_Trailer{Trailer: trailer}})
+}
+
+func (s *server) ReadFile(r *pb.ReadFileRequest, stream grpc.ServerStreamingServer[pb.ReadFileResponse]) error {
+	if err := sdk.CheckID(sdk.KindVolume, r.Volume); err != nil {
+		return err
+	}
+	if r.Offset < 0 {
+		return sdk.NewInvalid(sdk.ReasonSpec, "ReadFile: offset %d is negative", r.Offset)
+	}
+	w, release, err := s.worker(r.Worker)
+	if err != nil {
+		return err
+	}
+	defer release()
+	f, ok := w.(sdk.FileReader)
+	if !ok {
+		return sdk.NewUnsupported(sdk.FeatureFileRead)
+	}
+
+	out := newChunkWriter(&s.buffers, func(p []byte) error {
+		return stream.Send(&pb.ReadFileResponse{Frame: &pb.ReadFileResponse_Data{Data: p}})
+	})
+	defer out.abandon(io.ErrClosedPipe)
+	if err := f.ReadFile(stream.Context(), sdk.VolumeID(r.Volume), string(r.Path), r.Offset, r.Length, out); err != nil {
+		return err
+	}
+	trailer, err := out.finish()
+	if err != nil {
+		return err
+	}
+	return stream.Send(&pb.ReadFileResponse{Frame: &pb.ReadFileResponse_Trailer{Trailer: trailer}})
+}
