@@ -1,0 +1,156 @@
+package job
+
+import (
+	"cmp"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+)
+
+// maxFile bounds a file, since the parser of HCL recurses as deep as a file nests.
+const maxFile = 1 << 20
+
+// Load reads a job file. It runs nothing. All that is wrong is found at once; the job is nil if anything is, and not if there are
+// only warnings.
+func Load(file string) (*Job, hcl.Diagnostics) {
+	src, err := os.ReadFile(file)
+	if err != nil {
+		return nil, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Cannot read the job", Detail: err.Error() + "."}}
+	}
+	return Parse(src, file)
+}
+
+// Parse is Load for a file's content.
+func Parse(src []byte, filename string) (*Job, hcl.Diagnostics) {
+	var r reader
+	if len(src) > maxFile {
+		r.wrong(hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos}, "Too large", "A job file has at most %d bytes.", maxFile)
+		return nil, r.diags
+	}
+	file, diags := hclsyntax.ParseConfig(src, filename, hcl.InitialPos)
+	r.diags = diags
+	if diags.HasErrors() {
+		explainTemplates(src, diags)
+		return nil, r.finish()
+	}
+	j := r.job(file.Body)
+	if r.diags.HasErrors() {
+		return nil, r.finish()
+	}
+	j.File = filename
+	return j, r.finish()
+}
+
+// explainTemplates tells those who wrote a shell's ${...} in a string why HCL does not understand it.
+func explainTemplates(src []byte, diags hcl.Diagnostics) {
+	for _, d := range diags {
+		if d.Subject == nil || d.Subject.Start.Byte > len(src) {
+			continue
+		}
+		before := string(src[:d.Subject.Start.Byte])
+		line := before[strings.LastIndexByte(before, '\n')+1:]
+		if end := strings.IndexByte(string(src[len(before):]), '\n'); end >= 0 {
+			line += string(src[len(before):][:min(end, d.Subject.End.Byte-len(before))])
+		}
+		if i := strings.LastIndex(line, "${"); i == 0 || i > 0 && line[i-1] != '$' {
+			d.Detail += " " + howToEscape
+		}
+	}
+}
+
+func (r *reader) finish() hcl.Diagnostics {
+	slices.SortStableFunc(r.diags, func(a, b *hcl.Diagnostic) int {
+		if a.Subject == nil || b.Subject == nil {
+			return 0
+		}
+		return cmp.Or(cmp.Compare(a.Subject.Start.Byte, b.Subject.Start.Byte), cmp.Compare(a.Detail, b.Detail))
+	})
+	return r.diags
+}
+
+// job reads the file's one job.
+func (r *reader) job(body hcl.Body) *Job {
+	content := r.content(body, nil, hcl.BlockHeaderSchema{Type: "job", LabelNames: []string{"name"}})
+	if len(content.Blocks) == 0 {
+		r.wrong(content.MissingItemRange, "No job", "A job file has one block: job \"name\" { ... }.")
+		return nil
+	}
+	first := content.Blocks[0]
+	for _, b := range content.Blocks[1:] {
+		r.wrong(b.DefRange, "Second job", "A job file has one job, and there is one already at %s; put this one in a file of its own.", place(first.DefRange))
+	}
+	j := &Job{Name: first.Labels[0]}
+	r.checkName("job", j.Name, first.LabelRanges[0])
+
+	named := []string{"name"}
+	inner := r.content(first.Body, nil, hcl.BlockHeaderSchema{Type: "input", LabelNames: named},
+		hcl.BlockHeaderSchema{Type: "step", LabelNames: named}, hcl.BlockHeaderSchema{Type: "output", LabelNames: named})
+	blocks := inner.Blocks.ByType()
+	for _, b := range r.unique("input", blocks["input"]) {
+		in := Input{Name: b.Labels[0], Range: b.DefRange}
+		c := r.content(b.Body, []string{"doc"})
+		r.text(c, "doc", &in.Doc)
+		j.Inputs = append(j.Inputs, in)
+	}
+	var needs []need
+	for _, b := range r.unique("step", blocks["step"]) {
+		s, n := r.step(b)
+		j.Steps = append(j.Steps, s)
+		needs = append(needs, n...)
+	}
+	for _, b := range r.unique("output", blocks["output"]) {
+		j.Outputs = append(j.Outputs, r.output(b))
+	}
+	if len(blocks["step"]) == 0 {
+		r.wrong(first.DefRange, "No steps", "A job needs at least one block: step \"name\" { ... }.")
+	}
+	r.link(j, needs)
+	return j
+}
+
+func (r *reader) output(b *hcl.Block) Output {
+	o := Output{Name: b.Labels[0], Range: b.DefRange}
+	c := r.content(b.Body, []string{"from"})
+	attr, ok := c.Attributes["from"]
+	if !ok {
+		r.missing(c, "from")
+		return o
+	}
+	ref, ok := r.ref(attr.Expr)
+	if ok && ref.Input != "" {
+		r.wrong(attr.Expr.Range(), "Wrong reference", "An output is a step's: write step.NAME.OUTPUT. Whoever runs the job has %s already.", ref)
+		return o
+	}
+	o.From = ref
+	return o
+}
+
+// unique checks the names of blocks, and gives back those that have one of their own.
+func (r *reader) unique(what string, blocks []*hcl.Block) []*hcl.Block {
+	first := make(map[string]hcl.Range)
+	var kept []*hcl.Block
+	for _, b := range blocks {
+		name := b.Labels[0]
+		r.checkName(what, name, b.LabelRanges[0])
+		if at, ok := first[name]; ok {
+			r.wrong(b.DefRange, "Duplicate name", "There is a block %s %q already at %s.", what, name, place(at))
+			continue
+		}
+		first[name] = b.DefRange
+		kept = append(kept, b)
+	}
+	return kept
+}
+
+func (r *reader) checkName(what, name string, at hcl.Range) {
+	ok := name != "" && name[0] >= 'a' && name[0] <= 'z'
+	for _, c := range []byte(name) {
+		ok = ok && (c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '_' || c == '-')
+	}
+	if !ok {
+		r.wrong(at, "Wrong name", "The name %q of the %s must begin with a-z and have only a-z, 0-9, \"_\" and \"-\".", name, what)
+	}
+}

@@ -1,0 +1,228 @@
+package job
+
+import (
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+)
+
+// defaultDir is where a step works unless it says otherwise.
+const defaultDir = "/work"
+
+// need is a step's wish for what another step does first, with the place that says so.
+type need struct {
+	by, of string
+	output bool // of one of its outputs; else only "after" it
+	at     hcl.Range
+}
+
+func (r *reader) step(b *hcl.Block) (Step, []need) {
+	s := Step{Name: b.Labels[0], Range: b.DefRange}
+	c := r.content(b.Body, []string{"runtime", "platform", "tags", "team", "image", "inputs", "outputs", "after", "env", "dir", "user",
+		"privileged", "hermetic", "timeout"}, hcl.BlockHeaderSchema{Type: "limits"}, hcl.BlockHeaderSchema{Type: "run"})
+	r.text(c, "runtime", &s.Runtime)
+	r.text(c, "platform", &s.Platform)
+	r.text(c, "team", &s.Team)
+	r.text(c, "user", &s.User)
+	r.flag(c, "privileged", &s.Privileged)
+	r.flag(c, "hermetic", &s.Hermetic)
+	r.duration(c, "timeout", &s.Timeout)
+	if r.text(c, "dir", &s.Dir) && (!path.IsAbs(s.Dir) || path.Clean(s.Dir) != s.Dir || s.Dir == "/") {
+		r.wrong(c.Attributes["dir"].Expr.Range(), "Wrong path", "\"dir\" must be absolute, clean and below /, such as %q.", defaultDir)
+	}
+	for _, t := range r.list(c, "tags") {
+		if t.text == "" || slices.Contains(s.Tags, t.text) {
+			r.wrong(t.at, "Wrong value", "The tag %q is empty or there twice.", t.text)
+			continue
+		}
+		s.Tags = append(s.Tags, t.text)
+	}
+	for _, p := range r.pairs(c, "env", `{ NAME = "value" }`) {
+		r.env(&s, p)
+	}
+	r.image(&s, c)
+	r.outputs(&s, c)
+	r.inputs(&s, c)
+	needs := r.after(&s, c)
+	for _, in := range s.Inputs {
+		needs = append(needs, need{s.Name, in.Step, true, in.Range})
+	}
+	if s.Image != nil {
+		needs = append(needs, need{s.Name, s.Image.Step, true, s.Image.Range})
+	}
+	if limits := r.single("limits", c); limits != nil {
+		r.limits(&s.Limits, limits)
+	}
+	run := r.single("run", c)
+	if run == nil {
+		r.wrong(b.DefRange, "Missing run block", "A step needs its command: run { path = \"...\" }.")
+		return s, needs
+	}
+	r.run(&s.Run, run)
+	return s, needs
+}
+
+// single is the only block of its kind, or nil.
+func (r *reader) single(what string, c *hcl.BodyContent) *hcl.Block {
+	blocks := c.Blocks.OfType(what)
+	if len(blocks) == 0 {
+		return nil
+	}
+	for _, b := range blocks[1:] {
+		r.wrong(b.DefRange, "Duplicate block", "There is a block %q already at %s; there can be one.", what, place(blocks[0].DefRange))
+	}
+	return blocks[0]
+}
+
+func (r *reader) run(run *Run, b *hcl.Block) {
+	run.Range = b.DefRange
+	c := r.content(b.Body, []string{"path", "args"})
+	if _, ok := c.Attributes["path"]; !ok {
+		r.missing(c, "path")
+	}
+	r.text(c, "path", &run.Path)
+	for _, a := range r.list(c, "args") {
+		run.Args = append(run.Args, a.text)
+	}
+}
+
+func (r *reader) limits(l *Limits, b *hcl.Block) {
+	c := r.content(b.Body, []string{"cpu", "memory", "disk", "pids"})
+	r.cpu(c, "cpu", &l.CPUMillis)
+	r.size(c, "memory", &l.MemoryBytes)
+	r.size(c, "disk", &l.DiskBytes)
+	r.count(c, "pids", &l.PIDs)
+}
+
+func (r *reader) env(s *Step, p pair) {
+	if p.key == "" || strings.ContainsAny(p.key, "=\x00") {
+		r.wrong(p.at, "Wrong name", "%q cannot be an environment variable: names are not empty and have neither \"=\" nor NUL.", p.key)
+		return
+	}
+	v, ok := r.str(p.value, "The value of "+quoted(p.key))
+	if !ok {
+		return
+	}
+	if s.Env == nil {
+		s.Env = make(map[string]string)
+	}
+	s.Env[p.key] = v
+}
+
+// image takes a reference to an artifact, or the text of a runtime's own reference.
+func (r *reader) image(s *Step, c *hcl.BodyContent) {
+	attr, ok := c.Attributes["image"]
+	if !ok {
+		return
+	}
+	if _, diags := hcl.AbsTraversalForExpr(attr.Expr); diags.HasErrors() {
+		r.text(c, "image", &s.ImageRef)
+		return
+	}
+	if ref, ok := r.ref(attr.Expr); ok {
+		s.Image = &ref
+	}
+}
+
+func (r *reader) outputs(s *Step, c *hcl.BodyContent) {
+	first := make(map[string]hcl.Range)
+	for _, o := range r.list(c, "outputs") {
+		r.checkName("output", o.text, o.at)
+		if at, ok := first[o.text]; ok {
+			r.wrong(o.at, "Duplicate output", "The step has an output %q already, at %s.", o.text, place(at))
+			continue
+		}
+		first[o.text] = o.at
+		s.Outputs = append(s.Outputs, o.text)
+	}
+}
+
+// after takes steps by name or by reference.
+func (r *reader) after(s *Step, c *hcl.BodyContent) []need {
+	attr, ok := c.Attributes["after"]
+	if !ok {
+		return nil
+	}
+	exprs, diags := hcl.ExprList(attr.Expr)
+	if diags.HasErrors() {
+		r.wrong(attr.Expr.Range(), "Wrong type", "\"after\" must be a list of steps, such as [\"build\"] or [step.build].")
+		return nil
+	}
+	var needs []need
+	for _, e := range exprs {
+		name, ok := r.stepName(e)
+		if !ok {
+			continue
+		}
+		if slices.Contains(s.After, name) {
+			r.wrong(e.Range(), "Duplicate step", "%q is in the list already.", name)
+			continue
+		}
+		s.After = append(s.After, name)
+		needs = append(needs, need{s.Name, name, false, e.Range()})
+	}
+	return needs
+}
+
+// inputs takes a map from paths to references. No path may hold another one, since one mount would hide part of the other.
+func (r *reader) inputs(s *Step, c *hcl.BodyContent) {
+	dir := s.Dir
+	if dir == "" {
+		dir = defaultDir
+	}
+	type used struct {
+		key, full string
+		at        hcl.Range
+	}
+	var taken []used
+	for _, p := range r.pairs(c, "inputs", "{ src = input.src }") {
+		ref, ok := r.ref(p.value)
+		full, why := resolve(dir, p.key)
+		if why != "" {
+			r.wrong(p.at, "Wrong path", "The input path %q %s.", p.key, why)
+			continue
+		}
+		for _, t := range taken {
+			if holds(t.full, full) || holds(full, t.full) {
+				r.wrong(p.at, "Overlapping inputs", "The input paths %q and %q (at %s) overlap: one would hide the other.", p.key, t.key, place(t.at))
+			}
+		}
+		for _, o := range s.Outputs {
+			if at := path.Join(dir, o); full != at && holds(at, full) {
+				r.wrong(p.at, "Overlapping output", "The input path %q is inside the output %q, which would not have it.", p.key, o)
+			}
+		}
+		taken = append(taken, used{p.key, full, p.at})
+		if !ok {
+			continue
+		}
+		if s.Inputs == nil {
+			s.Inputs = make(map[string]Ref)
+		}
+		s.Inputs[p.key] = ref
+	}
+}
+
+// resolve gives an input's path in the container, or why it cannot be one.
+func resolve(dir, key string) (full, why string) {
+	switch {
+	case key == "":
+		return "", `is empty; write "." for the step's own directory`
+	case strings.Contains(key, "\x00"):
+		return "", "contains a NUL byte"
+	case key == ".." || strings.HasPrefix(key, "../"):
+		return "", "leads out of the step's directory; write an absolute path if that is what you want"
+	case path.Clean(key) != key:
+		return "", "is not clean; write " + quoted(path.Clean(key))
+	case key == "/":
+		return "", "is the whole container; that is what \"image\" is for"
+	case path.IsAbs(key):
+		return key, ""
+	}
+	return path.Join(dir, key), ""
+}
+
+// holds tells whether b is a or below it.
+func holds(a, b string) bool { return a == b || strings.HasPrefix(b, strings.TrimSuffix(a, "/")+"/") }
