@@ -2,6 +2,8 @@ package launch
 
 import (
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -77,6 +79,12 @@ func (e *Error) Unwrap() error {
 	return &sdk.Error{Class: sdk.Unavailable, RetryAfter: e.RetryAfter, Message: e.Error(), Cause: e.Cause}
 }
 
+// final tells whether trying again soon cannot help. The exit codes from 64 to 78 are those of sysexits.h, by which
+// a program says that of itself.
+func (e *Error) final() bool {
+	return e.Reason.final() || e.Exit != nil && e.Exit.Code >= 64 && e.Exit.Code <= 78
+}
+
 // Exit is how a plugin's process ended.
 type Exit struct {
 	PID        int
@@ -95,55 +103,43 @@ func (e *Exit) String() string {
 }
 
 // excerpt gives the few lines that tell most: the first of a panic, else the last before the goroutines that were asked for.
+// What was logged is shown as its message, and left out below info.
 func excerpt(tail string) string {
-	const lines, bytes = 10, 2 << 10
-	for _, prefix := range []string{panicPrefix, fatalPrefix} {
-		if i := lineWith(tail, prefix); i >= 0 {
-			return firstLines(tail[i:], lines, bytes)
+	const most = 10
+	var said []string
+	rest := tail
+	for line := range strings.Lines(tail) {
+		from := rest
+		rest = rest[len(line):]
+		line = strings.TrimRight(line, " \n")
+		switch {
+		case line == "":
+			continue
+		case strings.HasPrefix(line, dumpPrefix):
+			return shown(said, most)
+		case strings.HasPrefix(line, panicPrefix), strings.HasPrefix(line, fatalPrefix):
+			lines := strings.SplitN(from, "\n", most+1)
+			return shown(lines[:min(most, len(lines))], most)
 		}
+		if entry, ok := parseEntry([]byte(line)); ok {
+			if entry.level < slog.LevelInfo {
+				continue
+			}
+			line = entry.String()
+		}
+		said = append(said, line)
 	}
-	if i := lineWith(tail, dumpPrefix); i >= 0 {
-		tail = tail[:i]
-	}
-	return lastLines(tail, lines, bytes)
+	return shown(said, most)
 }
 
-// lineWith gives where the first line with that prefix begins; -1: nowhere.
-func lineWith(text, prefix string) int {
-	if strings.HasPrefix(text, prefix) {
-		return 0
-	}
-	if i := strings.Index(text, "\n"+prefix); i >= 0 {
-		return i + 1
-	}
-	return -1
-}
-
-func firstLines(text string, lines, bytes int) string {
-	text = text[:min(len(text), bytes)]
-	at := 0
-	for ; lines > 0; lines-- {
-		i := strings.IndexByte(text[at:], '\n')
-		if i < 0 {
-			at = len(text)
-			break
-		}
-		at += i + 1
-	}
-	return strings.TrimRight(strings.ToValidUTF8(text[:at], "\uFFFD"), "\n")
-}
-
-func lastLines(text string, lines, bytes int) string {
-	text = strings.TrimRight(text, "\n")
-	if len(text) > bytes {
-		text = text[len(text)-bytes:]
-		if _, after, ok := strings.Cut(text, "\n"); ok {
-			text = after
+// shown cuts to the last lines, and each to a sensible width.
+func shown(lines []string, most int) string {
+	const width = 300
+	lines = slices.Clone(lines[max(0, len(lines)-most):])
+	for i, line := range lines {
+		if len(line) > width {
+			lines[i] = strings.ToValidUTF8(line[:width], "") + "..."
 		}
 	}
-	at := len(text)
-	for ; lines > 0 && at >= 0; lines-- {
-		at = strings.LastIndexByte(text[:at], '\n')
-	}
-	return strings.ToValidUTF8(text[at+1:], "\uFFFD")
+	return strings.TrimSpace(strings.Join(lines, "\n"))
 }

@@ -102,7 +102,7 @@ func (r *pluginRunner) PluginToHost(network, address string) (string, string, er
 			return network, address, nil
 		}
 	}
-	inside, err := filepath.Rel(r.h.proc.dir, address)
+	inside, err := filepath.Rel(r.h.proc.dir.path, address)
 	if network != "unix" || err != nil || !filepath.IsLocal(inside) {
 		return "", "", fmt.Errorf("it serves at %.200q, which is no unix socket in the directory it was given", network+" "+address)
 	}

@@ -119,6 +119,14 @@ type entry struct {
 	attrs   []slog.Attr // by name
 }
 
+func (e entry) String() string {
+	s := e.level.String() + " " + e.message
+	for _, a := range e.attrs {
+		s += " " + a.String()
+	}
+	return s
+}
+
 // parseEntry is false unless the line is an object as hclog writes them, with the types that it gives to its own keys.
 func parseEntry(line []byte) (entry, bool) {
 	if line[0] != '{' {

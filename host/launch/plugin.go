@@ -98,7 +98,7 @@ func (p *Plugin) Session(ctx context.Context) (*Session, error) {
 		s, r, changed := p.session, p.report, p.changed
 		p.mu.Unlock()
 		switch {
-		case s != nil:
+		case s != nil && !s.over():
 			return s, nil
 		case r.State == StateOpen || r.State == StateStopping || r.State == StateStopped:
 			return nil, r.unavailable()

@@ -172,14 +172,15 @@ func TestExcerptTellsMost(t *testing.T) {
 	many := strings.Repeat("line\n", 20)
 	for _, c := range []struct{ in, want string }{
 		{"", ""},
-		{"a\nb\n", "a\nb"},
+		{"a\n\nb\n", "a\nb"},
 		{many, strings.TrimSuffix(strings.Repeat("line\n", 10), "\n")},
 		{"why\nSIGQUIT: quit\ngoroutine 1\n", "why"},
 		{"SIGQUIT: quit\ngoroutine 1\n", ""},
 		{many + "panic: x\n\ngoroutine 1\n", "panic: x\n\ngoroutine 1"},
 		{"fatal error: y\n" + many, "fatal error: y\n" + strings.TrimSuffix(strings.Repeat("line\n", 9), "\n")},
 		{"no panic: here", "no panic: here"},
-		{"long\n" + strings.Repeat("x", 3000), strings.Repeat("x", 2048)},
+		{"long\n" + strings.Repeat("x", 3000), "long\n" + strings.Repeat("x", 300) + "..."},
+		{`{"@level":"error","@message":"cannot","why":"z"}` + "\n" + `{"@level":"debug","@message":"noise"}`, "ERROR cannot why=z"},
 	} {
 		if got := excerpt(c.in); got != c.want {
 			t.Errorf("excerpt(%.40q): %q, want %q", c.in, got, c.want)

@@ -18,7 +18,7 @@ import (
 // every goroutine gone, when done is closed.
 type process struct {
 	pid    int
-	dir    string
+	dir    *privateDir
 	out    *output
 	log    *slog.Logger
 	stdin  *os.File      // closing it asks the plugin to end
@@ -41,7 +41,7 @@ type command struct {
 	args   []string
 	env    []string
 	cwd    string
-	dir    string // removed when the process is gone; if it cannot be started it is left to the caller
+	dir    *privateDir // removed when the process is gone; if it cannot be started it is left to the caller
 }
 
 // startProcess starts it. One goroutine, on a thread of its own, starts and awaits it, for on Linux the death signal is sent
@@ -135,8 +135,8 @@ func (p *process) await(proc *os.Process, ends pipeEnds) {
 	ends.stderr.Close()
 	p.stdin.Close()
 	p.exit.StderrTail = p.out.tail()
-	if err := os.RemoveAll(p.dir); err != nil {
-		p.log.Warn("the plugin's private directory could not be removed", "dir", p.dir, "error", err)
+	if err := p.dir.remove(); err != nil {
+		p.log.Warn("the plugin's private directory could not be removed", "dir", p.dir.path, "error", err)
 	}
 }
 
@@ -193,7 +193,7 @@ func (p *process) kill() error {
 	if p.awaitDone(context.Background(), killGrace+pipeGrace) {
 		return nil
 	}
-	return fmt.Errorf("process %d has not ended %v after SIGKILL: it is stuck in the kernel; its directory %s stays", p.pid, killGrace, p.dir)
+	return fmt.Errorf("process %d has not ended %v after SIGKILL: it is stuck in the kernel; its directory %s stays", p.pid, killGrace, p.dir.path)
 }
 
 // awaitDone tells whether nothing is left, waiting at most so long for the process's end.

@@ -25,6 +25,16 @@ type Session struct {
 	Gone <-chan struct{}
 }
 
+// over tells whether Gone is closed.
+func (s *Session) over() bool {
+	select {
+	case <-s.Gone:
+		return true
+	default:
+		return false
+	}
+}
+
 // instance is what the plugin's goroutine holds of a session.
 type instance struct {
 	session *Session
@@ -91,9 +101,9 @@ func (p *Plugin) startAndShake(ctx context.Context, path string, pinned *os.File
 	if err != nil {
 		return nil, nil, err
 	}
-	shake := handshake{dir: dir, started: make(chan struct{}), start: func(env map[string]string) (*process, error) {
+	shake := handshake{dir: dir.path, started: make(chan struct{}), start: func(env map[string]string) (*process, error) {
 		return startProcess(command{path: path, pinned: pinned, args: p.spec.Args, cwd: p.spec.Dir, dir: dir,
-			env: childEnv(p.spec.Env, env, dir)}, p.log.With("epoch", epoch))
+			env: childEnv(p.spec.Env, env, dir.path)}, p.log.With("epoch", epoch))
 	}}
 	type result struct {
 		addr net.Addr
@@ -107,7 +117,7 @@ func (p *Plugin) startAndShake(ctx context.Context, path string, pinned *os.File
 	<-shake.started
 	proc := shake.proc
 	if proc == nil {
-		os.RemoveAll(dir)
+		dir.remove()
 		r := <-results
 		return nil, nil, errors.Join(shake.err, r.err)
 	}

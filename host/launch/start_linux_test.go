@@ -34,7 +34,7 @@ func TestPluginsThatDoNotStart(t *testing.T) {
 		"not by gRPC":          {mode: []string{"print=1|1|unix|{dir}/x|netrpc|"}, reason: ReasonHandshake, says: []string{"not acceptable"}},
 		"serves at another's socket": {mode: []string{"print=1|1|unix|/run/docker.sock|grpc|"}, reason: ReasonHandshake,
 			says: []string{"/run/docker.sock", "no unix socket in the directory"}},
-		"no cookie": {mode: []string{"no-cookie"}, reason: ReasonDied, says: []string{"exit code 1", "not meant to be executed directly"}},
+		"no cookie": {mode: []string{"no-cookie"}, reason: ReasonDied, says: []string{"exit code 64", "a host starts it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			once := func(_ *Spec, o *Options) { o.OpenAfter = 1 }

@@ -40,7 +40,7 @@ func (p *Plugin) ended(failure *Error, b *breaker) {
 		})
 		return
 	}
-	wait, open := b.exit(time.Now(), failure.Reason.final())
+	wait, open := b.exit(time.Now(), failure.final())
 	p.update(func(r *Report) {
 		r.State, r.PID, r.Err, r.RetryAt = StateBackoff, 0, failure, time.Now().Add(wait)
 		if open {

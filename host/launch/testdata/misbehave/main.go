@@ -67,7 +67,7 @@ func main() {
 			}
 			fmt.Fprintf(os.Stderr, "child %d\n", child.Process.Pid)
 		case "deaf": // to the end of stdin and to SIGTERM
-			signal.Ignore(syscall.SIGTERM)
+			later(func(sdk.Config) { signal.Ignore(syscall.SIGTERM) })
 			r, w, err := os.Pipe()
 			if err != nil {
 				panic(err)
@@ -95,7 +95,7 @@ func main() {
 			later(func(sdk.Config) { go panic("a goroutine of no caller") })
 		case "die-configuring":
 			later(func(sdk.Config) {
-				fmt.Fprintln(os.Stderr, "cannot bear these settings")
+				raw(2, "cannot bear these settings\n")
 				os.Exit(5)
 			})
 		case "refuse":
