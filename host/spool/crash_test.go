@@ -136,6 +136,10 @@ func TestTornAtEveryByte(t *testing.T) {
 			if _, ok := w.Finished(); ok {
 				t.Fatalf("%s at %d: finished", name, size)
 			}
+			info, err := os.Stat(s.path("p1"))
+			if must(t, err); info.Size() != offsets[kept] {
+				t.Fatalf("%s at %d: the file has %d bytes, want %d", name, size, info.Size(), offsets[kept])
+			}
 			// What is delivered again completes it.
 			mustAppend(t, w, recs...)
 			must(t, w.Finish([]byte("exit")))
@@ -170,6 +174,8 @@ func TestDamaged(t *testing.T) {
 	}{
 		"a bit":      {slices.Concat(whole[:second+30], []byte{whole[second+30] ^ 4}, whole[second+31:]), second},
 		"cut":        {whole[:len(whole)-1], int64(len(whole) - headerSize)},
+		"a hole":     {slices.Concat(whole[:len(magic)], whole[second:]), int64(len(magic))},
+		"twice":      {slices.Concat(whole[:second], whole[len(magic):]), second},
 		"other file": {append([]byte("#!/bin/sh"), whole...), 0},
 		"empty":      {nil, 0},
 	} {

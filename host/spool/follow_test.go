@@ -157,3 +157,34 @@ func TestReadOnlyBesideTheWriter(t *testing.T) {
 		t.Errorf("%v, %v, %q", got, err, r.Trailer())
 	}
 }
+
+// What happens between a Reader's look at the file and its wait is not missed.
+func TestReaderDoesNotMissWhatCameMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	s := mustOpen(t, dir, Options{})
+	w := mustWriter(t, s, "p1")
+
+	st := newStream()
+	_, _, version := st.limit()
+	st.publish(8)
+	changed, err := st.wait(version)
+	must(t, err)
+	select {
+	case <-changed:
+	default:
+		t.Error("a change before the wait was missed")
+	}
+
+	// A file that was finished meanwhile is not a damaged one.
+	r := mustReader(t, mustOpen(t, dir, Options{ReadOnly: true}), "p1", 0)
+	limit, _, version := r.stream.limit()
+	if _, err = r.scan.next(limit); err != errShort {
+		t.Fatalf("scan: %v", err)
+	}
+	mustAppend(t, w, out(0, "abc"))
+	must(t, w.Finish(nil))
+	must(t, r.stuck(t.Context(), err, version))
+	if got, err := drain(t, r); len(got) != 1 || err != io.EOF {
+		t.Errorf("%v, %v", got, err)
+	}
+}
