@@ -1,0 +1,358 @@
+package shell
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"path"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"mvdan.cc/sh/v3/interp"
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/slipway-run/slipway/plugins/memory/internal/tools"
+)
+
+// builtin is one of the shell's own, which replace the interpreter's.
+type builtin func(u *unit, ctx context.Context, hc interp.HandlerContext, args []string) error
+
+// ownBuiltin finds a builtin that is no tool.
+func ownBuiltin(name string) builtin {
+	switch name {
+	case "command-v":
+		return (*unit).commandV
+	case "disown", "hash":
+		return func(*unit, context.Context, interp.HandlerContext, []string) error { return nil }
+	case "end":
+		return func(_ *unit, _ context.Context, hc interp.HandlerContext, args []string) error {
+			if len(args) == 1 {
+				n, _ := strconv.Atoi(args[0])
+				return status(n)
+			}
+			return status(hc.LastExitStatus)
+		}
+	case "exiting":
+		return func(u *unit, _ context.Context, hc interp.HandlerContext, _ []string) error {
+			if u.isMain(hc) {
+				u.inExit.Store(true)
+			}
+			return status(hc.LastExitStatus)
+		}
+	case "fail":
+		return func(_ *unit, _ context.Context, hc interp.HandlerContext, args []string) error {
+			if len(args) != 2 {
+				return status(2)
+			}
+			n, _ := strconv.Atoi(args[0])
+			return refuse(hc, n, "%s", args[1])
+		}
+	case "function":
+		return (*unit).foundFunction
+	case "getopts":
+		return (*unit).getopts
+	case "jobs":
+		return func(*unit, context.Context, interp.HandlerContext, []string) error { return nil }
+	case "kill":
+		return (*unit).kill
+	case "printf":
+		return (*unit).printf
+	case "pwd":
+		return (*unit).pwd
+	case "read":
+		return (*unit).read
+	case "trap":
+		return (*unit).trap
+	case "type":
+		return (*unit).typeOf
+	case "ulimit":
+		return (*unit).ulimit
+	case "umask":
+		return (*unit).setUmask
+	}
+	return nil
+}
+
+// status is a command's end as the interpreter wants it.
+func status(n int) error {
+	if n == 0 {
+		return nil
+	}
+	return interp.ExitStatus(uint8(n))
+}
+
+func refuse(hc interp.HandlerContext, n int, format string, args ...any) error {
+	fmt.Fprintf(hc.Stderr, format+"\n", args...)
+	return status(n)
+}
+
+// assign sets variables of the shell that calls, in the order given.
+func assign(ctx context.Context, hc interp.HandlerContext, pairs ...string) error {
+	var b strings.Builder
+	for i := 0; i < len(pairs); i += 2 {
+		fmt.Fprintf(&b, "%s=%s\n", pairs[i], quote(pairs[i+1]))
+	}
+	return hc.Builtin(ctx, []string{"eval", b.String()})
+}
+
+func (u *unit) printf(ctx context.Context, hc interp.HandlerContext, args []string) error {
+	if len(args) < 2 || args[0] != "-v" {
+		return status(u.runTool(ctx, hc, "printf", args, hc))
+	}
+	if !syntax.ValidName(args[1]) {
+		return refuse(hc, 2, "printf: %q: not a valid identifier", args[1])
+	}
+	var b bytes.Buffer
+	to := hc
+	to.Stdout = &b
+	code := u.runTool(ctx, hc, "printf", args[2:], to)
+	if err := assign(ctx, hc, args[1], b.String()); err != nil {
+		return err
+	}
+	return status(code)
+}
+
+// runTool runs a tool by its name alone, with the streams of to.
+func (u *unit) runTool(ctx context.Context, hc interp.HandlerContext, name string, args []string, to interp.HandlerContext) int {
+	ctx = context.WithValue(ctx, umaskKey{}, fs.FileMode(u.umask.Load()))
+	x, ok := u.p.e.virtual(name)
+	if !ok {
+		fmt.Fprintf(hc.Stderr, "%s: unsupported builtin\n", name)
+		return usage
+	}
+	c := command{args: args, dir: hc.Dir, ignored: u.ignores, streams: streams{hc.Stdin, to.Stdout, to.Stderr}}
+	return u.p.run(ctx, x, c, false).Code
+}
+
+func (u *unit) pwd(ctx context.Context, hc interp.HandlerContext, args []string) error {
+	return status(u.runTool(ctx, hc, "pwd", args, hc))
+}
+
+func (u *unit) setUmask(_ context.Context, hc interp.HandlerContext, args []string) error {
+	symbolic := false
+	for len(args) > 0 && (args[0] == "-S" || args[0] == "-p") {
+		symbolic = args[0] == "-S"
+		args = args[1:]
+	}
+	if len(args) == 0 {
+		m := u.umask.Load()
+		if !symbolic {
+			fmt.Fprintf(hc.Stdout, "%04o\n", m)
+			return nil
+		}
+		perms := fs.FileMode(0o777 &^ m).String()
+		clear := strings.NewReplacer("-", "")
+		fmt.Fprintf(hc.Stdout, "u=%s,g=%s,o=%s\n", clear.Replace(perms[1:4]), clear.Replace(perms[4:7]), clear.Replace(perms[7:]))
+		return nil
+	}
+	n, err := strconv.ParseUint(args[0], 8, 12)
+	if err != nil || n > 0o777 {
+		return refuse(hc, 1, "umask: %s: give an octal number up to 777", args[0])
+	}
+	u.umask.Store(uint32(n))
+	return nil
+}
+
+func (u *unit) ulimit(_ context.Context, hc interp.HandlerContext, args []string) error {
+	for _, arg := range args {
+		if !strings.HasPrefix(arg, "-") && arg != "unlimited" && arg != "0" {
+			return refuse(hc, 1, "ulimit: limits cannot be set here: use the container's")
+		}
+	}
+	if len(args) == 0 || strings.HasPrefix(args[len(args)-1], "-") {
+		fmt.Fprintln(hc.Stdout, "unlimited")
+	}
+	return nil
+}
+
+// kill signals the shell itself: there is no other process to name. Background
+// jobs end with the signals of their process.
+func (u *unit) kill(_ context.Context, hc interp.HandlerContext, args []string) error {
+	name := "TERM"
+	if len(args) > 0 && args[0] == "-l" {
+		for _, s := range signals {
+			fmt.Fprintf(hc.Stdout, "%s ", s.name)
+		}
+		fmt.Fprintln(hc.Stdout)
+		return nil
+	}
+	switch {
+	case len(args) > 1 && (args[0] == "-s" || args[0] == "-n"):
+		name, args = args[1], args[2:]
+	case len(args) > 0 && args[0] == "--":
+		args = args[1:]
+	case len(args) > 0 && len(args[0]) > 1 && args[0][0] == '-':
+		name, args = args[0][1:], args[1:]
+	}
+	number, canonical, ok := signalNamed(name)
+	if !ok && name != "0" {
+		return refuse(hc, 1, "kill: %s: invalid signal specification", name)
+	}
+	if len(args) == 0 {
+		return refuse(hc, 2, "kill: give a process id")
+	}
+	code := 0
+	for _, arg := range trimDashes(args) {
+		switch {
+		case arg == strconv.FormatInt(u.pid, 10):
+			if name != "0" {
+				u.signalSelf(killed{number, canonical})
+			}
+		case arg == "0" || arg == "-"+strconv.FormatInt(u.pid, 10):
+			if name != "0" {
+				u.p.signal(killed{number, canonical})
+			}
+		default:
+			fmt.Fprintf(hc.Stderr, "kill: %s: no process that can be signalled\n", arg)
+			code = 1
+		}
+	}
+	return status(code)
+}
+
+// signalSelf is a signal from the shell to itself.
+func (u *unit) signalSelf(k killed) {
+	if k.name == "KILL" {
+		u.cancel(k)
+		return
+	}
+	u.signal(k)
+}
+
+// getopts keeps its place within a cluster of flags in a variable, as a pair
+// with OPTIND, so that it starts afresh when the script sets that.
+func (u *unit) getopts(ctx context.Context, hc interp.HandlerContext, args []string) error {
+	if len(args) < 2 {
+		return refuse(hc, 2, "getopts: usage: getopts optstring name [arg ...]")
+	}
+	spec, name, args := args[0], args[1], args[2:]
+	if !syntax.ValidName(name) {
+		return refuse(hc, 2, "getopts: %q: not a valid identifier", name)
+	}
+	silent := strings.HasPrefix(spec, ":")
+	index, _ := strconv.Atoi(hc.Env.Get("OPTIND").String())
+	index = max(index, 1)
+	at := 1
+	if i, pos, ok := strings.Cut(hc.Env.Get("_SLIPWAY_GETOPTS").String(), ":"); ok && i == strconv.Itoa(index) {
+		at, _ = strconv.Atoi(pos)
+	}
+	done := func() error {
+		if err := assign(ctx, hc, name, "?", "OPTIND", strconv.Itoa(index), "_SLIPWAY_GETOPTS", ""); err != nil {
+			return err
+		}
+		return status(1)
+	}
+	if index > len(args) {
+		return done()
+	}
+	arg := args[index-1]
+	if arg == "--" {
+		index++
+		return done()
+	}
+	if len(arg) < 2 || arg[0] != '-' {
+		return done()
+	}
+	if at < 1 || at >= len(arg) {
+		at = 1
+	}
+	r, size := utf8.DecodeRuneInString(arg[at:])
+	flag := arg[at : at+size]
+	at += size
+	rest := arg[at:]
+	value, result := "", flag
+	known := strings.Index(strings.TrimPrefix(spec, ":"), flag)
+	takes := known >= 0 && strings.HasPrefix(strings.TrimPrefix(spec, ":")[known+size:], ":")
+	switch {
+	case known < 0 || r == ':':
+		result = "?"
+		if silent {
+			value = flag
+		} else {
+			fmt.Fprintf(hc.Stderr, "%s: illegal option -- %s\n", u.name, flag)
+		}
+	case takes && rest != "":
+		value, rest = rest, ""
+	case takes && index < len(args):
+		value = args[index]
+		index++
+	case takes:
+		result = "?"
+		if silent {
+			result, value = ":", flag
+		} else {
+			fmt.Fprintf(hc.Stderr, "%s: option requires an argument -- %s\n", u.name, flag)
+		}
+	}
+	place := ""
+	if rest == "" {
+		index++
+	} else {
+		place = fmt.Sprintf("%d:%d", index, at)
+	}
+	pairs := []string{name, result, "OPTIND", strconv.Itoa(index), "_SLIPWAY_GETOPTS", place}
+	if takes && result == flag || value != "" {
+		pairs = append(pairs, "OPTARG", value)
+	} else if err := hc.Builtin(ctx, []string{"unset", "OPTARG"}); err != nil {
+		return err
+	}
+	return assign(ctx, hc, pairs...)
+}
+
+// text takes what source prepared.
+func (u *unit) text(name string) (string, bool) {
+	if !strings.HasPrefix(name, sourced) {
+		return "", false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	text, ok := u.texts[name]
+	delete(u.texts, name)
+	return text, ok
+}
+
+// sourced begins the names by which the interpreter reads vetted scripts. It
+// looks for them on the machine first, where no such name can exist.
+const sourced = "/\x00source/"
+
+// source vets the script that source or . would read.
+func (u *unit) source(hc interp.HandlerContext, args []string) []string {
+	rest := trimDashes(args[1:])
+	if len(rest) == 0 {
+		return fails(2, "%s: give a file", args[0])
+	}
+	text, err := u.sourceText(hc, rest[0])
+	if err != nil {
+		return fails(1, "%s: %v", args[0], err)
+	}
+	text, _, err = u.p.e.vet(rest[0], text, u.pid)
+	if err != nil {
+		return fails(usage, "%s: %v", args[0], err)
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.texted++
+	key := sourced + strconv.Itoa(u.texted)
+	if u.texts == nil {
+		u.texts = make(map[string]string)
+	}
+	u.texts[key] = text
+	return append([]string{"source", key}, rest[1:]...)
+}
+
+func (u *unit) sourceText(hc interp.HandlerContext, name string) (string, error) {
+	if dev, ok := tools.Device(hc.Dir, name); ok && dev == "stdin" {
+		return u.p.readAll(hc.Stdin)
+	}
+	if !strings.Contains(name, "/") {
+		for elem := range strings.SplitSeq(hc.Env.Get("PATH").String(), ":") {
+			p := path.Join(dirOr(elem), name)
+			if info, err := u.p.ns.Stat(hc.Dir, p); err == nil && info.Mode().IsRegular() {
+				return u.p.readScript(hc.Dir, p)
+			}
+		}
+	}
+	return u.p.readScript(hc.Dir, name)
+}

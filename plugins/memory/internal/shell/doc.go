@@ -1,0 +1,29 @@
+// Package shell runs one process of the memory runtime: a POSIX shell script,
+// or one of the utilities of package tools. The interpreter is
+// mvdan.cc/sh/v3/interp; what a process sees is a [tree.Namespace], the
+// environment it is given, and its streams.
+//
+// It is hardened, for scripts that one trusts, and no boundary against hostile
+// ones. Every way in which the interpreter reaches for the machine's files,
+// users, environment and programs is closed, and each has a test. But a script
+// can exhaust the memory of the plugin (x=$x$x), and a panic of the interpreter
+// in a pipeline or background job ends it. Those that are known are refused
+// before they happen, so is nesting and recursion that would overflow the
+// stack; nobody can promise that there are no others. Programs that one does
+// not trust belong into the WASI runtime, or another plugin. [Confine] takes
+// from the plugin's process what it never needs, where the kernel can.
+//
+// What is known to remain: a script that goes out of its way (through an
+// indirect expansion of "$" or PPID) learns the process id of the plugin;
+// RANDOM, time and date are the machine's.
+//
+// How it is built:
+//
+//   - engine.go: what can be run, and where it is found
+//   - run.go, process.go: one process, its streams, signals and end
+//   - parse.go: the caps on scripts, and what is rewritten in their text
+//   - unit.go, handlers.go: one shell, and the interpreter's ways out
+//   - call.go, builtins.go, trap.go, type.go, read.go: builtins that are vetted or replaced
+//   - environ.go, signal.go, stream.go: leaves
+//   - landlock_linux.go: Confine
+package shell

@@ -1,0 +1,174 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+
+	"mvdan.cc/sh/v3/interp"
+
+	"github.com/slipway-run/slipway/plugins/memory/internal/tools"
+)
+
+// umaskKey is for the umask of whoever started a command, in a context.
+type umaskKey struct{}
+
+const defaultUmask = 0o022
+
+func umaskOf(ctx context.Context) fs.FileMode {
+	if m, ok := ctx.Value(umaskKey{}).(fs.FileMode); ok {
+		return m
+	}
+	return defaultUmask
+}
+
+// open implements interp.OpenHandlerFunc. What is read becomes a pipe, which
+// the interpreter closes with the command; anything else it would copy into a
+// pipe of its own that nobody closes.
+func (u *unit) open(ctx context.Context, name string, flag int, perm fs.FileMode) (io.ReadWriteCloser, error) {
+	if err := u.p.enter(); err != nil {
+		return nil, err
+	}
+	defer u.p.leave()
+	hc := interp.HandlerCtx(ctx)
+	reads := flag&(os.O_WRONLY|os.O_RDWR) == 0
+	if text, ok := u.text(name); ok && reads {
+		return content(io.NopCloser(strings.NewReader(text)))
+	}
+	if dev, ok := tools.Device(hc.Dir, name); ok {
+		return u.openDevice(hc, dev, name, reads)
+	}
+	if !reads {
+		perm = 0o666 &^ fs.FileMode(u.umask.Load())
+	}
+	f, err := u.p.ns.Open(hc.Dir, name, flag, perm)
+	if err != nil {
+		return nil, asPathError("open", name, err)
+	}
+	if !reads {
+		return f, nil
+	}
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		f.Close()
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EISDIR}
+	}
+	pipe, err := content(f)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	return pipe, nil
+}
+
+// asPathError makes every error one of a path: another would end the script.
+func asPathError(op, name string, err error) error {
+	if pe := (*fs.PathError)(nil); errors.As(err, &pe) {
+		return pe
+	}
+	return &fs.PathError{Op: op, Path: name, Err: err}
+}
+
+func (u *unit) openDevice(hc interp.HandlerContext, dev, name string, reads bool) (io.ReadWriteCloser, error) {
+	denied := &fs.PathError{Op: "open", Path: name, Err: syscall.EACCES}
+	if reads {
+		switch dev {
+		case "stdin":
+			if hc.Stdin == nil {
+				return content(io.NopCloser(strings.NewReader("")))
+			}
+			return content(io.NopCloser(hc.Stdin))
+		case "stdout", "stderr":
+			return nil, denied
+		}
+		return content(io.NopCloser(tools.DeviceReader(dev)))
+	}
+	switch dev {
+	case "stdin":
+		return nil, denied
+	case "stdout":
+		return output{hc.Stdout}, nil
+	case "stderr":
+		return output{hc.Stderr}, nil
+	}
+	return output{tools.DeviceWriter(dev)}, nil
+}
+
+// output is a writer as the interpreter wants a file.
+type output struct{ io.Writer }
+
+func (output) Read([]byte) (int, error) { return 0, syscall.EBADF }
+func (output) Close() error             { return nil }
+
+func (u *unit) readDir(ctx context.Context, name string) ([]fs.DirEntry, error) {
+	if err := u.p.enter(); err != nil {
+		return nil, err
+	}
+	defer u.p.leave()
+	return u.p.ns.ReadDir(interp.HandlerCtx(ctx).Dir, name)
+}
+
+func (u *unit) stat(ctx context.Context, name string, follow bool) (fs.FileInfo, error) {
+	hc := interp.HandlerCtx(ctx)
+	if dev, ok := tools.Device(hc.Dir, name); ok && dev != "" {
+		name = "/dev/null"
+	}
+	if follow {
+		return u.p.ns.Stat(hc.Dir, name)
+	}
+	return u.p.ns.Lstat(hc.Dir, name)
+}
+
+// access says what the modes say, to root: everything, but to execute a file
+// that nobody may.
+func (u *unit) access(ctx context.Context, name string, mode interp.AccessMode) error {
+	info, err := u.stat(ctx, name, true)
+	if err != nil {
+		return err
+	}
+	if mode&interp.AccessExec != 0 && !info.IsDir() && info.Mode()&0o111 == 0 {
+		return syscall.EACCES
+	}
+	return nil
+}
+
+// exec implements interp.ExecHandlerFunc: everything that is neither a function
+// nor a builtin ends here, and nothing goes further.
+func (u *unit) exec(ctx context.Context, args []string) (err error) {
+	hc := interp.HandlerCtx(ctx)
+	if err := u.p.enter(); err != nil {
+		return fmt.Errorf("%s: %w", args[0], err)
+	}
+	defer u.p.leave()
+	defer func() {
+		if v := recover(); v != nil {
+			fmt.Fprintf(hc.Stderr, "%s: %s: internal error: %v\n", u.name, args[0], v)
+			err = interp.ExitStatus(usage)
+		}
+	}()
+	if name, ok := own(args[0]); ok {
+		if f := ownBuiltin(name); f != nil {
+			return f(u, ctx, hc, args[1:])
+		}
+		return status(u.runTool(ctx, hc, name, args[1:], hc))
+	}
+	code := u.runCommand(ctx, hc, args)
+	if code == 0 {
+		return nil
+	}
+	return interp.ExitStatus(uint8(code))
+}
+
+func (u *unit) runCommand(ctx context.Context, hc interp.HandlerContext, args []string) int {
+	ctx = context.WithValue(ctx, umaskKey{}, fs.FileMode(u.umask.Load()))
+	c := command{args: args[1:], dir: hc.Dir, ignored: u.ignores, streams: streams{hc.Stdin, hc.Stdout, hc.Stderr}}
+	x, err := u.p.e.resolve(u.p.ns, args[0], hc.Dir, hc.Env.Get("PATH").String())
+	c.env = exported(hc.Env, hc.Dir)
+	if err != nil {
+		return u.p.unresolved(ctx, fmt.Errorf("%s: %w", u.name, err), args, c)
+	}
+	return u.p.run(ctx, x, c, false).Code
+}

@@ -1,0 +1,3 @@
+package shell
+
+func confined() {}

@@ -1,0 +1,120 @@
+package shell
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/slipway-run/slipway/plugins/memory/internal/tree"
+)
+
+// process is what the commands of one Run share.
+type process struct {
+	e      *Engine
+	ns     *tree.Namespace
+	ctx    context.Context
+	cancel context.CancelFunc
+
+	mu        sync.Mutex
+	listeners map[int]func(killed)
+	next      int
+	active    int           // commands that run
+	quiet     chan struct{} // closed while none does
+	ended     bool
+}
+
+func newProcess(ctx context.Context, e *Engine, ns *tree.Namespace) *process {
+	p := &process{e: e, ns: ns, listeners: make(map[int]func(killed)), quiet: make(chan struct{})}
+	close(p.quiet)
+	p.ctx, p.cancel = context.WithCancel(ctx)
+	return p
+}
+
+var (
+	errEnded    = errors.New("the process has ended")
+	errCommands = errors.New("too many commands run at once")
+)
+
+// enter claims a place for a command; leave gives it back.
+func (p *process) enter() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.ended {
+		return errEnded
+	}
+	if p.active >= p.e.opts.MaxCommands {
+		return errCommands
+	}
+	if p.active == 0 {
+		p.quiet = make(chan struct{})
+	}
+	p.active++
+	return nil
+}
+
+func (p *process) leave() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.active--; p.active == 0 {
+		close(p.quiet)
+	}
+}
+
+// idle is closed when no command runs.
+func (p *process) idle() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.quiet
+}
+
+// end stops everything: no command begins any more, and those that run are
+// awaited.
+func (p *process) end() {
+	p.mu.Lock()
+	p.ended = true
+	p.mu.Unlock()
+	p.cancel()
+	<-p.idle()
+}
+
+// listen calls f, which must not block, with every signal that arrives.
+func (p *process) listen(f func(killed)) (stop func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.next++
+	id := p.next
+	p.listeners[id] = f
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.listeners, id)
+	}
+}
+
+func (p *process) signal(k killed) {
+	p.mu.Lock()
+	listeners := make([]func(killed), 0, len(p.listeners))
+	for _, f := range p.listeners {
+		listeners = append(listeners, f)
+	}
+	p.mu.Unlock()
+	for _, f := range listeners {
+		f(k)
+	}
+}
+
+// streams are a command's.
+type streams struct {
+	in       io.Reader // nil reads as empty
+	out, err io.Writer
+}
+
+// command is one to be run in a process.
+type command struct {
+	args    []string // without the name
+	env     []string
+	dir     string
+	streams streams
+	ignored func(killed) bool // signals that whoever started it ignores; nil: none
+}
