@@ -22,11 +22,26 @@ func openLocked(path string) (*os.File, error) {
 		}
 	}
 	if err == nil {
-		return f, nil
+		return current(f, path)
 	}
 	f.Close()
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, errHeld
 	}
 	return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+}
+
+// current makes sure that the file just locked is still the one at path: one
+// that was removed meanwhile locks nobody out.
+func current(f *os.File, path string) (*os.File, error) {
+	mine, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	if there, err := os.Stat(path); err == nil && os.SameFile(mine, there) {
+		return f, nil
+	}
+	f.Close()
+	return nil, errHeld // by who removed it, or has made it again
 }
