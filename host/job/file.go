@@ -1,17 +1,18 @@
 package job
 
 import (
+	"bytes"
 	"cmp"
+	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
 // maxFile bounds a file, since the parser of HCL recurses as deep as a file nests.
-const maxFile = 1 << 20
+const maxFile = 256 << 10
 
 // Load reads a job file. It runs nothing. All that is wrong is found at once; the job is nil if anything is, and not if there are
 // only warnings.
@@ -44,21 +45,23 @@ func Parse(src []byte, filename string) (*Job, hcl.Diagnostics) {
 	return j, r.finish()
 }
 
-// explainTemplates tells those who wrote a shell's ${...} in a string why HCL does not understand it.
+// explainTemplates tells those who wrote a shell's ${...} in a string why HCL does not understand it: whatever HCL says to the first error,
+// a ${ before it is the likely cause.
 func explainTemplates(src []byte, diags hcl.Diagnostics) {
-	for _, d := range diags {
-		if d.Subject == nil || d.Subject.Start.Byte > len(src) {
-			continue
-		}
-		before := string(src[:d.Subject.Start.Byte])
-		line := before[strings.LastIndexByte(before, '\n')+1:]
-		if end := strings.IndexByte(string(src[len(before):]), '\n'); end >= 0 {
-			line += string(src[len(before):][:min(end, d.Subject.End.Byte-len(before))])
-		}
-		if i := strings.LastIndex(line, "${"); i == 0 || i > 0 && line[i-1] != '$' {
-			d.Detail += " " + howToEscape
-		}
+	d := diags[0]
+	if d.Subject == nil || !d.Subject.CanSliceBytes(src) {
+		return
 	}
+	text := src[:d.Subject.End.Byte]
+	i := bytes.LastIndex(text, []byte("${"))
+	if i < 0 || i > 0 && text[i-1] == '$' {
+		return
+	}
+	if bytes.IndexByte(text[i:], '\n') < 0 {
+		d.Detail = howToEscape
+		return
+	}
+	d.Detail += fmt.Sprintf(" The ${ in line %d may be the cause. %s", bytes.Count(text[:i], []byte("\n"))+1, howToEscape)
 }
 
 func (r *reader) finish() hcl.Diagnostics {
@@ -119,7 +122,7 @@ func (r *reader) output(b *hcl.Block) Output {
 		r.missing(c, "from")
 		return o
 	}
-	ref, ok := r.ref(attr.Expr)
+	ref, ok := r.ref(attr.Expr, "without quotes")
 	if ok && ref.Input != "" {
 		r.wrong(attr.Expr.Range(), "Wrong reference", "An output is a step's: write step.NAME.OUTPUT. Whoever runs the job has %s already.", ref)
 		return o

@@ -8,13 +8,8 @@ import (
 	"github.com/hashicorp/hcl/v2"
 )
 
-// ref takes a reference to an artifact from the syntax.
-func (r *reader) ref(expr hcl.Expression) (Ref, bool) {
-	const want = "Write input.NAME, or step.NAME.OUTPUT."
-	if interpolates(expr) {
-		r.wrong(expr.Range(), "Wrong reference", "A reference is written without quotes and ${}. %s", want)
-		return Ref{}, false
-	}
+// ref takes a reference to an artifact from the syntax. Hint is about quotes.
+func (r *reader) ref(expr hcl.Expression, hint string) (Ref, bool) {
 	names, ok := traversal(expr)
 	switch {
 	case ok && len(names) == 2 && names[0] == "input":
@@ -22,7 +17,7 @@ func (r *reader) ref(expr hcl.Expression) (Ref, bool) {
 	case ok && len(names) == 3 && names[0] == "step":
 		return Ref{Step: names[1], Output: names[2], Range: expr.Range()}, true
 	}
-	r.wrong(expr.Range(), "Wrong reference", "This names no artifact. %s", want)
+	r.wrong(expr.Range(), "Wrong reference", "This names no artifact. Write input.NAME or step.NAME.OUTPUT, %s.", hint)
 	return Ref{}, false
 }
 
@@ -83,7 +78,7 @@ func (r *reader) link(j *Job, needs []need) {
 		}
 	}
 	for _, in := range j.Inputs {
-		if !l.used[in.Name] {
+		if !l.used[in.Name] && !r.diags.HasErrors() { // after an error, it may be what the error is about
 			r.diags = append(r.diags, &hcl.Diagnostic{Severity: hcl.DiagWarning, Summary: "Unused input",
 				Detail: fmt.Sprintf("No step takes input.%s.", in.Name), Subject: in.Range.Ptr()})
 		}
@@ -178,7 +173,9 @@ func (l *linker) order(j *Job, needs map[string][]need) {
 		for len(ready) > 0 {
 			i := ready[0]
 			ready = ready[1:]
-			finish(i)
+			if !done[i] { // as part of a cycle
+				finish(i)
+			}
 		}
 		start := slices.Index(done, false)
 		if start < 0 {

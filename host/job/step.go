@@ -1,6 +1,7 @@
 package job
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"strings"
@@ -29,8 +30,8 @@ func (r *reader) step(b *hcl.Block) (Step, []need) {
 	r.flag(c, "privileged", &s.Privileged)
 	r.flag(c, "hermetic", &s.Hermetic)
 	r.duration(c, "timeout", &s.Timeout)
-	if r.text(c, "dir", &s.Dir) && (!path.IsAbs(s.Dir) || path.Clean(s.Dir) != s.Dir || s.Dir == "/") {
-		r.wrong(c.Attributes["dir"].Expr.Range(), "Wrong path", "\"dir\" must be absolute, clean and below /, such as %q.", defaultDir)
+	if r.text(c, "dir", &s.Dir) && (!path.IsAbs(s.Dir) || path.Clean(s.Dir) != s.Dir || len(s.Dir) > maxPath) {
+		r.wrong(c.Attributes["dir"].Expr.Range(), "Wrong path", "\"dir\" must be absolute and clean, such as %q.", defaultDir)
 	}
 	for _, t := range r.list(c, "tags") {
 		if t.text == "" || slices.Contains(s.Tags, t.text) {
@@ -52,6 +53,7 @@ func (r *reader) step(b *hcl.Block) (Step, []need) {
 	if s.Image != nil {
 		needs = append(needs, need{s.Name, s.Image.Step, true, s.Image.Range})
 	}
+	slices.SortFunc(needs, func(a, b need) int { return cmp.Compare(a.at.Start.Byte, b.at.Start.Byte) })
 	if limits := r.single("limits", c); limits != nil {
 		r.limits(&s.Limits, limits)
 	}
@@ -79,10 +81,16 @@ func (r *reader) single(what string, c *hcl.BodyContent) *hcl.Block {
 func (r *reader) run(run *Run, b *hcl.Block) {
 	run.Range = b.DefRange
 	c := r.content(b.Body, []string{"path", "args"})
-	if _, ok := c.Attributes["path"]; !ok {
+	attr, ok := c.Attributes["path"]
+	if !ok {
 		r.missing(c, "path")
 	}
-	r.text(c, "path", &run.Path)
+	if ok {
+		run.Path, ok = r.str(attr.Expr, quoted("path"))
+	}
+	if ok && run.Path == "" {
+		r.wrong(attr.Expr.Range(), "Wrong value", "\"path\" is empty; it must name the program to run.")
+	}
 	for _, a := range r.list(c, "args") {
 		run.Args = append(run.Args, a.text)
 	}
@@ -121,7 +129,7 @@ func (r *reader) image(s *Step, c *hcl.BodyContent) {
 		r.text(c, "image", &s.ImageRef)
 		return
 	}
-	if ref, ok := r.ref(attr.Expr); ok {
+	if ref, ok := r.ref(attr.Expr, "or the runtime's own reference in quotes"); ok {
 		s.Image = &ref
 	}
 }
@@ -166,35 +174,25 @@ func (r *reader) after(s *Step, c *hcl.BodyContent) []need {
 	return needs
 }
 
-// inputs takes a map from paths to references. No path may hold another one, since one mount would hide part of the other.
+// inputs takes a map from paths to references. No path may be below another one, since one mount would hide part of the other.
 func (r *reader) inputs(s *Step, c *hcl.BodyContent) {
 	dir := s.Dir
 	if dir == "" {
 		dir = defaultDir
 	}
-	type used struct {
-		key, full string
-		at        hcl.Range
-	}
-	var taken []used
-	for _, p := range r.pairs(c, "inputs", "{ src = input.src }") {
-		ref, ok := r.ref(p.value)
+	pairs := r.pairs(c, "inputs", "{ src = input.src }")
+	taken := make(map[string]pair, len(pairs)) // by path in the container
+	for _, p := range pairs {
+		ref, ok := r.ref(p.value, "without quotes")
 		full, why := resolve(dir, p.key)
 		if why != "" {
-			r.wrong(p.at, "Wrong path", "The input path %q %s.", p.key, why)
+			r.wrong(p.at, "Wrong path", "The input path %.80q %s.", p.key, why)
 			continue
 		}
-		for _, t := range taken {
-			if holds(t.full, full) || holds(full, t.full) {
-				r.wrong(p.at, "Overlapping inputs", "The input paths %q and %q (at %s) overlap: one would hide the other.", p.key, t.key, place(t.at))
-			}
+		if other, ok := taken[full]; ok {
+			r.wrong(p.at, "Duplicate input", "The input paths %q and %q (at %s) are one and the same.", p.key, other.key, place(other.at))
 		}
-		for _, o := range s.Outputs {
-			if at := path.Join(dir, o); full != at && holds(at, full) {
-				r.wrong(p.at, "Overlapping output", "The input path %q is inside the output %q, which would not have it.", p.key, o)
-			}
-		}
-		taken = append(taken, used{p.key, full, p.at})
+		taken[full] = p
 		if !ok {
 			continue
 		}
@@ -203,26 +201,48 @@ func (r *reader) inputs(s *Step, c *hcl.BodyContent) {
 		}
 		s.Inputs[p.key] = ref
 	}
+	outputs := make(map[string]string, len(s.Outputs))
+	for _, o := range s.Outputs {
+		outputs[path.Join(dir, o)] = o
+	}
+	for full, p := range taken {
+		for up := path.Dir(full); ; up = path.Dir(up) {
+			if other, ok := taken[up]; ok {
+				r.wrong(p.at, "Overlapping inputs", "The input path %q is inside the input path %q (at %s).", p.key, other.key, place(other.at))
+			}
+			if o, ok := outputs[up]; ok {
+				r.wrong(p.at, "Overlapping output", "The input path %q is inside the output %q, which would not have it.", p.key, o)
+			}
+			if up == "/" {
+				break
+			}
+		}
+	}
 }
+
+// maxPath is the longest path that Linux takes.
+const maxPath = 4095
 
 // resolve gives an input's path in the container, or why it cannot be one.
 func resolve(dir, key string) (full, why string) {
+	clean := path.Clean(key)
 	switch {
 	case key == "":
 		return "", `is empty; write "." for the step's own directory`
 	case strings.Contains(key, "\x00"):
 		return "", "contains a NUL byte"
-	case key == ".." || strings.HasPrefix(key, "../"):
+	case len(key) > maxPath:
+		return "", "is too long"
+	case clean == ".." || strings.HasPrefix(clean, "../"):
 		return "", "leads out of the step's directory; write an absolute path if that is what you want"
-	case path.Clean(key) != key:
-		return "", "is not clean; write " + quoted(path.Clean(key))
-	case key == "/":
-		return "", "is the whole container; that is what \"image\" is for"
-	case path.IsAbs(key):
-		return key, ""
+	case clean != key:
+		return "", "is not clean; write " + quoted(clean)
 	}
-	return path.Join(dir, key), ""
+	if full = key; !path.IsAbs(key) {
+		full = path.Join(dir, key)
+	}
+	if full == "/" {
+		return "", "is the whole container; that is what \"image\" is for"
+	}
+	return full, ""
 }
-
-// holds tells whether b is a or below it.
-func holds(a, b string) bool { return a == b || strings.HasPrefix(b, strings.TrimSuffix(a, "/")+"/") }

@@ -2,7 +2,6 @@ package job
 
 import (
 	"fmt"
-	"math"
 	"math/big"
 	"strings"
 	"time"
@@ -218,9 +217,9 @@ func (r *reader) size(c *hcl.BodyContent, name string, into *int64) {
 func (r *reader) cpu(c *hcl.BodyContent, name string, into *int64) {
 	r.number(c, name, "cores above zero, such as 0.5 or \"500m\" (thousandths)", into, func(s string) (int64, bool) {
 		if milli, ok := strings.CutSuffix(s, "m"); ok {
-			return exactly(milli, 1)
+			return decimal(milli, 1)
 		}
-		return exactly(s, 1000)
+		return decimal(s, 1000)
 	}, 1000)
 }
 
@@ -243,7 +242,7 @@ func (r *reader) number(c *hcl.BodyContent, name, want string, into *int64, pars
 	switch {
 	case v.IsNull():
 	case v.Type() == cty.Number:
-		n, ok = exactly(v.AsBigFloat().Text('g', 30), unit)
+		n, ok = exactly(v.AsBigFloat(), unit)
 	case v.Type() == cty.String:
 		n, ok = parse(v.AsString())
 	}
@@ -254,15 +253,28 @@ func (r *reader) number(c *hcl.BodyContent, name, want string, into *int64, pars
 	*into = n
 }
 
-// exactly gives a decimal times unit, if that is whole.
-func exactly(decimal string, unit int64) (int64, bool) {
-	f, _, err := big.ParseFloat(decimal, 10, 200, big.ToNearestEven)
-	if err != nil || f.IsInf() || f.Sign() < 0 {
+func decimal(s string, unit int64) (int64, bool) {
+	f, _, err := big.ParseFloat(s, 10, 128, big.ToNearestEven)
+	if err != nil {
 		return 0, false
 	}
-	f.Mul(f, big.NewFloat(float64(unit)))
-	n, _ := f.Add(f, big.NewFloat(0.5)).Int64()
-	return n, n < math.MaxInt64
+	return exactly(f, unit)
+}
+
+// exactly gives a decimal number times unit, if that is whole and above zero.
+func exactly(f *big.Float, unit int64) (int64, bool) {
+	if f.Cmp(big.NewFloat(1e-9)) < 0 || f.Cmp(big.NewFloat(1<<62)) > 0 {
+		return 0, false
+	}
+	r, ok := new(big.Rat).SetString(f.Text('g', 30)) // as it was written, which no binary fraction is
+	if !ok {
+		return 0, false
+	}
+	r.Mul(r, new(big.Rat).SetInt64(unit))
+	if !r.IsInt() || !r.Num().IsInt64() {
+		return 0, false
+	}
+	return r.Num().Int64(), true
 }
 
 func quoted(name string) string { return fmt.Sprintf("%q", name) }
@@ -274,6 +286,8 @@ func place(r hcl.Range) string {
 
 // didYouMean is a sentence to append: the nearest name, else all there are.
 func didYouMean(given string, known []string) string {
+	const few = 100 // names: beyond, it would take long, and fill the screen
+	known = known[:min(len(known), few)]
 	best, near := "", 3
 	for _, k := range known {
 		if d := levenshtein.Distance(given, k, nil); d < near {
