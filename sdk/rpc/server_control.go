@@ -105,7 +105,9 @@ func (s *server) CreateContainer(r *pb.CreateContainerRequest, stream grpc.Serve
 }
 
 func (s *server) ListContainers(r *pb.ListContainersRequest, stream grpc.ServerStreamingServer[pb.ListContainersResponse]) error {
-	wrap := func(c []*pb.ContainerInfo) *pb.ListContainersResponse { return &pb.ListContainersResponse{Containers: c} }
+	wrap := func(c []*pb.ContainerInfo) *pb.ListContainersResponse {
+		return &pb.ListContainersResponse{Containers: c}
+	}
 	return list(s, r.Worker, stream.Send, wrap, func(w sdk.Worker, add func(*pb.ContainerInfo) error) error {
 		return w.ListContainers(stream.Context(), filterFromPB(r.Filter), func(c sdk.ContainerInfo) error { return add(containerToPB(c)) })
 	})

@@ -19,7 +19,9 @@ func Pair(t testing.TB, rt sdk.Runtime) sdk.Runtime {
 	lis := listen(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
-	go func() { served <- rpc.ServeOn(ctx, lis, sdk.PluginInfo{Name: "rpctest", SDK: sdk.Version}, rt, rpc.ServeOptions{}) }()
+	go func() {
+		served <- rpc.ServeOn(ctx, lis, sdk.PluginInfo{Name: "rpctest", SDK: sdk.Version}, rt, rpc.ServeOptions{})
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {
