@@ -29,6 +29,10 @@ type Options struct {
 	// Launch tunes how plugin processes are kept; its HostInfo and Logger are set by the host.
 	Launch launch.Options
 
+	// Runtimes are served by this program itself instead of by the plugin process of that name: for tests, and for programs
+	// that are their own runtime. They are configured already.
+	Runtimes map[string]sdk.Runtime
+
 	// fault, in tests, is called with the name of each point around a change.
 	fault func(point string)
 }

@@ -28,7 +28,7 @@ type plugin struct {
 	h      *Host
 	cfg    config.Plugin
 	blocks map[string]config.Worker
-	proc   *launch.Plugin
+	proc   process
 
 	known    chan struct{} // closed once it is known what the plugin has, or why not
 	knownOne sync.Once
@@ -43,16 +43,23 @@ func (h *Host) startPlugins() {
 				p.worker(b.Name)
 			}
 		}
-		opts := h.opts.Launch
-		opts.HostInfo = sdk.HostInfo{Version: h.opts.Version, Installation: h.Installation()}
-		opts.Logger = h.log
-		p.proc = launch.Start(launch.Spec{
-			Name: c.Name, Command: c.Command, Dir: h.cfg.Dir(), Args: c.Args, Env: c.Env, SHA256: c.SHA256,
-			Configure: p.configure,
-		}, opts)
+		p.proc = p.start()
 		h.plugins = append(h.plugins, p)
 		h.tasks.Go(p.run)
 	}
+}
+
+func (p *plugin) start() process {
+	if rt := p.h.opts.Runtimes[p.cfg.Name]; rt != nil {
+		return newInProcess(p.cfg.Name, rt)
+	}
+	opts := p.h.opts.Launch
+	opts.HostInfo = sdk.HostInfo{Version: p.h.opts.Version, Installation: p.h.Installation()}
+	opts.Logger = p.h.log
+	return launch.Start(launch.Spec{
+		Name: p.cfg.Name, Command: p.cfg.Command, Dir: p.h.cfg.Dir(), Args: p.cfg.Args, Env: p.cfg.Env, SHA256: p.cfg.SHA256,
+		Configure: p.configure,
+	}, opts)
 }
 
 // configure checks the operator's blocks against the schemas that the plugin told.

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+const execStep = "exec"
+
+func (a *app) execCommand() *cobra.Command {
+	var flags runFlags
+	var env, tags []string
+	var step job.Step
+	var stdin bool
+	c := &cobra.Command{
+		Use:   "exec [flags] -- COMMAND [ARG...]",
+		Short: "Run one command in a fresh container",
+		Example: `  slipway exec -- echo hello
+  slipway exec -i src=. -o out=./out -- sh -c 'wc -l src/* > out/lines'`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			req, format, err := flags.request()
+			if err != nil {
+				return err
+			}
+			step.Name, step.Tags = execStep, tags
+			step.Run = job.Run{Path: args[0], Args: args[1:]}
+			if step.Env, err = environment(env); err != nil {
+				return err
+			}
+			req.Job = execJob(step, req)
+			if stdin {
+				req.Stdin = a.in
+			}
+			res, err := a.execute(c.Context(), req, format, true)
+			return execError(res, err)
+		},
+	}
+	flags.add(c)
+	f := c.Flags()
+	f.StringArrayVarP(&env, "env", "e", nil, "`NAME=VALUE` for the command; may be repeated")
+	f.StringVar(&step.Dir, "dir", "", "absolute `path` where the command begins; default "+host.DefaultDir)
+	f.StringVar(&step.Runtime, "runtime", "", "plugin that must run it, by `name`")
+	f.StringVar(&step.Platform, "platform", "", "`platform` of the worker")
+	f.StringArrayVar(&tags, "tag", nil, "`tag` that the worker must have; may be repeated")
+	f.StringVar(&step.User, "user", "", "`user` to run as")
+	f.DurationVar(&step.Timeout, "timeout", time.Duration(0), "end the command after so long")
+	f.BoolVar(&stdin, "stdin", false, "give this command's stdin to it")
+	return c
+}
+
+// execJob is a job of that one step: each input lies below its name, and so does each output.
+func execJob(step job.Step, req host.RunRequest) *job.Job {
+	j := &job.Job{Name: execStep}
+	step.Inputs = make(map[string]job.Ref)
+	for _, name := range sortedKeys(req.Inputs) {
+		j.Inputs = append(j.Inputs, job.Input{Name: name})
+		step.Inputs[name] = job.Ref{Input: name}
+	}
+	for _, name := range sortedKeys(req.Outputs) {
+		step.Outputs = append(step.Outputs, name)
+		j.Outputs = append(j.Outputs, job.Output{Name: name, From: job.Ref{Step: execStep, Output: name}})
+	}
+	j.Steps = []job.Step{step}
+	return j
+}
+
+func environment(values []string) (map[string]string, error) {
+	out := make(map[string]string, len(values))
+	for _, v := range values {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" {
+			return nil, usageError{fmt.Errorf("-e %s: want NAME=VALUE", v)}
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+// execError makes exec exit with the command's own code.
+func execError(res *host.RunResult, err error) error {
+	var usage usageError
+	if errors.As(err, &usage) {
+		return err
+	}
+	if err != nil {
+		return codeError{err, codeExecFailed}
+	}
+	s := res.Steps[0]
+	switch {
+	case s.State == host.StepSucceeded:
+		return nil
+	case s.State == host.StepFailed:
+		return codeError{errPrinted, s.Exit.Code}
+	case s.State == host.StepAborted:
+		return codeError{s.Err, codeInterrupted}
+	case errors.Is(s.Err, sdk.ReasonExecutableNotFound):
+		return codeError{s.Err, codeExecNotFound}
+	case errors.Is(s.Err, sdk.ReasonNotExecutable):
+		return codeError{s.Err, codeExecNotExecutable}
+	}
+	return codeError{s.Err, codeExecFailed}
+}

@@ -1,0 +1,92 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+
+	"github.com/slipway-run/slipway/host/spool"
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// Records reads what a state directory remembers, whether or not a host has it open. It changes nothing.
+type Records struct {
+	store *store.Store
+	spool *spool.Spool
+}
+
+// StepRecord is what is remembered of a run's step.
+type StepRecord struct {
+	Run, Step string
+	Worker    string
+	State     string // of its process: starting, running, exited, lost, aborted
+	Reason    string
+	Exit      *sdk.Exit
+	id        string
+}
+
+// OpenRecords opens a state directory for reading.
+func OpenRecords(ctx context.Context, dir string) (*Records, error) {
+	st, err := store.OpenReadOnly(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	sp, err := spool.Open(filepath.Join(dir, "spool"), spool.Options{ReadOnly: true})
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	return &Records{store: st, spool: sp}, nil
+}
+
+// Close closes the files.
+func (r *Records) Close() error { return errors.Join(r.spool.Close(), r.store.Close()) }
+
+// Steps lists the steps of a run that were started, in the order in which they were. An unknown run has none.
+func (r *Records) Steps(ctx context.Context, run string) ([]StepRecord, error) {
+	var out []StepRecord
+	err := r.store.View(ctx, func(tx *store.Tx) error {
+		containers, err := tx.Containers(store.ContainerFilter{OwnerPrefix: RunOwner(run, "")})
+		if err != nil {
+			return err
+		}
+		for _, c := range containers {
+			processes, err := tx.Processes(store.ProcessFilter{Container: c.ID})
+			if err != nil {
+				return err
+			}
+			for _, p := range processes {
+				s := StepRecord{Run: run, Step: strings.TrimPrefix(c.Owner, RunOwner(run, "")), Worker: c.Worker,
+					State: p.State, Reason: p.Reason, id: p.ID}
+				if len(p.Exit) > 0 {
+					s.Exit = new(sdk.Exit)
+					if err := json.Unmarshal(p.Exit, s.Exit); err != nil {
+						return err
+					}
+				}
+				out = append(out, s)
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// Runs lists the ids of the runs that are remembered, the oldest first.
+func (r *Records) Runs(ctx context.Context) ([]string, error) {
+	var out []string
+	err := r.store.View(ctx, func(tx *store.Tx) error {
+		rows, err := tx.Runs(store.RunFilter{})
+		for _, row := range rows {
+			out = append(out, row.ID)
+		}
+		return err
+	})
+	return out, err
+}
+
+// Output reads what a step wrote, from the beginning. Where a host still follows the step, the reader gives spool.ErrNoMore at what is
+// stored so far.
+func (r *Records) Output(s StepRecord) (*spool.Reader, error) { return r.spool.Reader(s.id, 0) }
