@@ -1,0 +1,240 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// Execute runs the cases against a target and reports each result as it comes, never two at once; report may be nil. An error
+// means that the target could not be opened or that the options are wrong; then nothing was run. When ctx ends, what has not
+// begun is skipped, and what has is cleaned up.
+func Execute(ctx context.Context, target Target, opts Options, report func(Result)) (Summary, error) {
+	s, err := openSuite(ctx, target, opts)
+	if err != nil {
+		return Summary{}, err
+	}
+	cases := s.opts.Cases
+	results := make([]Result, len(cases))
+	var mu sync.Mutex
+	run := func(i int) {
+		r := s.run(ctx, cases[i])
+		mu.Lock()
+		defer mu.Unlock()
+		results[i] = r
+		if report != nil {
+			report(r)
+		}
+	}
+
+	var wg sync.WaitGroup
+	free := make(chan struct{}, s.opts.Parallel)
+	for i, c := range cases {
+		if c.Exclusive {
+			continue
+		}
+		free <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-free }()
+			run(i)
+		})
+	}
+	wg.Wait()
+	for i, c := range cases {
+		if c.Exclusive {
+			run(i)
+		}
+	}
+	last := s.run(ctx, NothingLeft())
+	if report != nil {
+		report(last)
+	}
+	sum := s.summary(append(results, last))
+	if err := s.close(); err != nil {
+		return sum, fmt.Errorf("conformance: closing worker %q: %w", s.name, err)
+	}
+	return sum, nil
+}
+
+// run gives what came of a case, all its repetitions taken together.
+func (s *suite) run(ctx context.Context, kase Case) Result {
+	r := Result{ID: kase.ID, Title: kase.Title, Profile: kase.Profile, Level: kase.Level, Rules: kase.Rules, Started: time.Now()}
+	if r.Status, r.Note = s.prejudge(ctx, kase); r.Status != "" {
+		return r
+	}
+	for r.Runs < max(1, kase.Repeat) && (r.Status == "" || r.Status == Pass) {
+		r.Runs++
+		s.attempt(ctx, kase, &r)
+	}
+	r.Seconds = time.Since(r.Started).Seconds()
+	s.expect(&r)
+	return r
+}
+
+// prejudge tells why a case is not run; an empty status: it is.
+func (s *suite) prejudge(ctx context.Context, kase Case) (Status, string) {
+	if kase.ID != nothingLeftID {
+		if why := s.opts.deselected(kase); why != "" {
+			return Skipped, why
+		}
+	}
+	if ctx.Err() != nil {
+		return Skipped, "the run was interrupted"
+	}
+	for _, f := range kase.Needs {
+		if !s.status.Has(f) {
+			return Unsupported, fmt.Sprintf("the worker does not name %q", f)
+		}
+	}
+	if slices.Contains(kase.Env, EnvCrash) && !s.target.CanCrash {
+		return EnvMissing, "the target's plugin cannot be killed and restarted"
+	}
+	if slices.Contains(kase.Env, EnvLocal) && !s.target.Local {
+		return EnvMissing, "the plugin does not run on this machine"
+	}
+	return "", ""
+}
+
+// expect weighs a result against what the user expects.
+func (s *suite) expect(r *Result) {
+	e, ok := s.opts.expectation(r.ID)
+	if !ok {
+		return
+	}
+	switch {
+	case r.Status == Pass:
+		r.Status = Fail
+		r.Failures = append(r.Failures, Failure{
+			What: "it passes, but was expected to fail: " + e.Reason,
+			Why:  "an expectation that outlives its reason hides the next failure; take it away",
+		})
+	case r.Status == Fail && !s.opts.Now().Before(e.Until):
+		r.Note = fmt.Sprintf("expected to fail until %s, which is over: %s", e.Until.Format(time.DateOnly), e.Reason)
+	case r.Status == Fail:
+		r.Status = ExpectedFailure
+		r.Note = fmt.Sprintf("expected until %s: %s", e.Until.Format(time.DateOnly), e.Reason)
+	}
+}
+
+// attempt runs a case once, cleans up behind it, and puts what came of it into r.
+func (s *suite) attempt(ctx context.Context, kase Case, r *Result) {
+	c := s.newC(kase, r.Runs)
+	limit := kase.Timeout
+	if limit == 0 {
+		limit = DefaultTimeout
+	}
+	limit = time.Duration(float64(limit) * s.opts.TimeScale)
+	caseCtx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	c.ctx = caseCtx
+
+	done := make(chan struct{})
+	var timedOut bool
+	go func() {
+		defer close(done)
+		defer func() {
+			timedOut = caseCtx.Err() == context.DeadlineExceeded
+			cancel()
+			c.wg.Wait()
+		}()
+		defer c.recover()
+		kase.Run(caseCtx, c)
+	}()
+	if !wait(caseCtx, done, s.opts.HangGrace) {
+		c.violation(2, "a context bounds the call: a host that waits longer hangs with it",
+			"a call had not returned %v after its context had ended; the case was given up", s.opts.HangGrace)
+	} else if timedOut {
+		c.violation(2, "the case could not be done in its time", "the case took longer than %v", limit)
+	}
+	s.cleanUp(ctx, c)
+
+	failures, log, status, note := c.close()
+	r.Failures, r.Log = failures, log
+	switch {
+	case len(failures) > 0 && ctx.Err() != nil:
+		r.Status, r.Note = Skipped, "the run was interrupted"
+	case status == Error:
+		r.Status, r.Note = Error, note
+	case len(failures) > 0:
+		r.Status = Fail
+	case status != "":
+		r.Status, r.Note = status, note
+	default:
+		r.Status = Pass
+	}
+}
+
+// wait waits for done, but for no longer than grace after the end of ctx.
+func wait(ctx context.Context, done <-chan struct{}, grace time.Duration) bool {
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+	}
+	t := time.NewTimer(grace)
+	defer t.Stop()
+	select {
+	case <-done:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// cleanUp destroys what the case left, in a time of its own even when the run was interrupted.
+func (s *suite) cleanUp(ctx context.Context, c *C) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.CleanupTimeout)
+	defer cancel()
+	done := make(chan error, 1)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer c.recover()
+		done <- c.tracker.destroyAll(ctx)
+		for _, o := range c.takeOwned() {
+			o.close()
+		}
+	}()
+	if !wait(ctx, ended, s.opts.HangGrace) {
+		c.violation(2, "a context bounds the call: a host that waits longer hangs with it",
+			"cleaning up had not returned %v after its context had ended", s.opts.HangGrace)
+		return
+	}
+	select {
+	case err := <-done:
+		if err != nil {
+			c.violation(1, "destroying must succeed, whatever state the thing is in: nothing else frees the worker", "cleaning up: %v", err)
+		}
+	default: // it panicked, which is noted
+	}
+}
+
+func (s *suite) newC(kase Case, attempt int) *C {
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s %d", kase.ID, attempt)
+	c := &C{
+		Status: s.status, Commands: s.target.Commands, Short: s.opts.Short,
+		Rand:  rand.New(rand.NewPCG(s.opts.Seed, h.Sum64())),
+		suite: s, kase: kase, main: s.main,
+		prefix: fmt.Sprintf("cf-%s-%s-%d", s.id, short(kase.ID), attempt),
+	}
+	c.W = guard{c: c, on: s.main}
+	return c
+}
+
+// short is the part of a case's id before its words, as it may stand in an id of the contract.
+func short(id string) string {
+	head, _, _ := strings.Cut(id, "-")
+	head = strings.ToLower(head)
+	if len(head) > 12 || sdk.CheckID(sdk.KindVolume, head) != nil {
+		return "x"
+	}
+	return head
+}

@@ -1,0 +1,85 @@
+package conformance
+
+import (
+	"math/rand/v2"
+	"path"
+	"slices"
+	"time"
+)
+
+// Options are the optional settings of a run. Their zero value runs everything.
+type Options struct {
+	Profiles []Profile // empty: all
+	// Only and Skip hold patterns of path.Match for IDs. Of what Only leaves out nothing is said but that it was skipped.
+	Only, Skip []string
+	Expected   []Expectation
+
+	// Short makes loops that look for rare faults ten times shorter.
+	Short bool
+	// Seed repeats the random choices of an earlier run. Zero: a new one.
+	Seed uint64
+	// Parallel is how many cases [Execute] runs at once; default 8. Under [Run] go test's -parallel says that.
+	Parallel int
+
+	TimeScale      float64       // multiplies the time of each case; default 1
+	HangGrace      time.Duration // how long after the end of a case's time its calls may take to return; default 5 s
+	CleanupTimeout time.Duration // for what one case left; default 30 s
+
+	Cases []Case           // instead of [Cases]; [NothingLeft] is always added
+	Now   func() time.Time // for expectations; default time.Now
+}
+
+func (o Options) withDefaults() Options {
+	if o.Seed == 0 {
+		o.Seed = rand.Uint64()
+	}
+	if o.Parallel <= 0 {
+		o.Parallel = 8
+	}
+	if o.TimeScale <= 0 {
+		o.TimeScale = 1
+	}
+	if o.HangGrace <= 0 {
+		o.HangGrace = 5 * time.Second
+	}
+	if o.CleanupTimeout <= 0 {
+		o.CleanupTimeout = 30 * time.Second
+	}
+	if o.Cases == nil {
+		o.Cases = Cases()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	o.Cases = slices.DeleteFunc(slices.Clone(o.Cases), func(c Case) bool { return c.ID == nothingLeftID })
+	return o
+}
+
+// deselected tells why the user does not want a case; empty: it is wanted.
+func (o Options) deselected(c Case) string {
+	if len(o.Profiles) > 0 && !slices.Contains(o.Profiles, c.Profile) {
+		return "its profile was not asked for"
+	}
+	if len(o.Only) > 0 && !matchesAny(o.Only, c.ID) {
+		return "it was not asked for"
+	}
+	if matchesAny(o.Skip, c.ID) {
+		return "the user skips it"
+	}
+	return ""
+}
+
+func matchesAny(patterns []string, id string) bool {
+	return slices.ContainsFunc(patterns, func(p string) bool {
+		ok, err := path.Match(p, id)
+		return ok && err == nil
+	})
+}
+
+func (o Options) expectation(id string) (Expectation, bool) {
+	i := slices.IndexFunc(o.Expected, func(e Expectation) bool { return e.ID == id })
+	if i < 0 {
+		return Expectation{}, false
+	}
+	return o.Expected[i], true
+}

@@ -1,0 +1,170 @@
+package conformance
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+)
+
+// TextOptions are the optional settings of [WriteText].
+type TextOptions struct {
+	Brief bool // only the table of profiles
+}
+
+// WriteText writes a report for people: what did not pass and why, then a table of profiles.
+func WriteText(w io.Writer, s Summary, opts TextOptions) error {
+	var b strings.Builder
+	if !opts.Brief {
+		for _, r := range s.Results {
+			writeResult(&b, r)
+		}
+	}
+	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprint(tw, "profile\tverdict")
+	for _, st := range Statuses() {
+		fmt.Fprintf(tw, "\t%s", st)
+	}
+	fmt.Fprint(tw, "\twarnings\n")
+	for _, p := range s.Profiles {
+		fmt.Fprintf(tw, "%s\t%s", p.Profile, p.Verdict)
+		for _, st := range Statuses() {
+			fmt.Fprintf(tw, "\t%d", p.Counts[st])
+		}
+		fmt.Fprintf(tw, "\t%d\n", p.Warnings)
+	}
+	tw.Flush() // into memory
+	fmt.Fprintf(&b, "\n%s, worker %q, contract %s, %.1f s, seed %d\n", s.Target, s.Worker, s.SDK, s.Seconds, s.Seed)
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func writeResult(b *strings.Builder, r Result) {
+	switch r.Status {
+	case Pass, Skipped:
+		return
+	case Fail, Error:
+		fmt.Fprintf(b, "%s %s: %s\n", strings.ToUpper(string(r.Status)), r.Name(), r.Title)
+	default:
+		fmt.Fprintf(b, "%s %s\n", r.Status, r.Name())
+	}
+	if r.Note != "" {
+		fmt.Fprintf(b, "    %s\n", indent(r.Note))
+	}
+	for _, f := range r.Failures {
+		fmt.Fprintf(b, "    %s\n      rule %d (%s): %s\n", indent(f.What), f.Rule, r.Level, indent(f.Why))
+	}
+}
+
+func indent(s string) string { return strings.ReplaceAll(s, "\n", "\n      ") }
+
+// WriteJSON writes the summary as one object.
+func WriteJSON(w io.Writer, s Summary) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(s)
+}
+
+type junitSuites struct {
+	XMLName  xml.Name     `xml:"testsuites"`
+	Name     string       `xml:"name,attr"`
+	Tests    int          `xml:"tests,attr"`
+	Failures int          `xml:"failures,attr"`
+	Errors   int          `xml:"errors,attr"`
+	Skipped  int          `xml:"skipped,attr"`
+	Time     string       `xml:"time,attr"`
+	Suites   []junitSuite `xml:"testsuite"`
+}
+
+type junitSuite struct {
+	Name       string          `xml:"name,attr"`
+	Tests      int             `xml:"tests,attr"`
+	Failures   int             `xml:"failures,attr"`
+	Errors     int             `xml:"errors,attr"`
+	Skipped    int             `xml:"skipped,attr"`
+	Properties []junitProperty `xml:"properties>property"`
+	Cases      []junitCase     `xml:"testcase"`
+}
+
+type junitProperty struct {
+	Name  string `xml:"name,attr"`
+	Value string `xml:"value,attr"`
+}
+
+type junitCase struct {
+	Class   string        `xml:"classname,attr"`
+	Name    string        `xml:"name,attr"`
+	Time    string        `xml:"time,attr"`
+	Failure *junitMessage `xml:"failure"`
+	Error   *junitMessage `xml:"error"`
+	Skipped *junitMessage `xml:"skipped"`
+	Out     string        `xml:"system-out,omitempty"`
+}
+
+type junitMessage struct {
+	Message string `xml:"message,attr"`
+	Type    string `xml:"type,attr,omitempty"`
+	Text    string `xml:",chardata"`
+}
+
+// WriteJUnit writes the summary for CI systems, a test suite for each profile. Failures of SHOULD cases are no failures
+// there; they stand in the case's output.
+func WriteJUnit(w io.Writer, s Summary) error {
+	all := junitSuites{Name: "slipway conformance: " + s.Target, Time: seconds(s.Seconds)}
+	for _, p := range s.Profiles {
+		js := junitSuite{Name: string(p.Profile), Properties: []junitProperty{
+			{"target", s.Target}, {"worker", s.Worker}, {"sdk", s.SDK}, {"seed", fmt.Sprint(s.Seed)}, {"verdict", string(p.Verdict)}}}
+		for _, r := range s.Results {
+			if r.Profile == p.Profile {
+				js.add(r)
+			}
+		}
+		all.Tests += js.Tests
+		all.Failures += js.Failures
+		all.Errors += js.Errors
+		all.Skipped += js.Skipped
+		all.Suites = append(all.Suites, js)
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	e := xml.NewEncoder(w)
+	e.Indent("", "  ")
+	if err := e.Encode(all); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
+
+func (s *junitSuite) add(r Result) {
+	c := junitCase{Class: "conformance." + string(r.Profile), Name: r.ID, Time: seconds(r.Seconds), Out: strings.Join(r.Log, "\n")}
+	switch {
+	case r.Status == Pass:
+	case r.Warning():
+		c.Out = strings.TrimSpace("warning: " + failureText(r) + "\n" + c.Out)
+	case r.Status == Fail:
+		s.Failures++
+		c.Failure = &junitMessage{Message: r.Title, Type: string(r.Level), Text: failureText(r)}
+	case r.Status == Error:
+		s.Errors++
+		c.Error = &junitMessage{Message: "the suite itself", Text: r.Note}
+	default:
+		s.Skipped++
+		c.Skipped = &junitMessage{Message: string(r.Status) + ": " + r.Note}
+	}
+	s.Tests++
+	s.Cases = append(s.Cases, c)
+}
+
+func failureText(r Result) string {
+	var b strings.Builder
+	for _, f := range r.Failures {
+		fmt.Fprintf(&b, "%s\nrule %d: %s\n", f.What, f.Rule, f.Why)
+	}
+	return b.String()
+}
+
+func seconds(s float64) string { return fmt.Sprintf("%.3f", s) }

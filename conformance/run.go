@@ -1,0 +1,78 @@
+package conformance
+
+import (
+	"strings"
+	"sync"
+	"testing"
+)
+
+// Run makes a subtest of each case, named such as "core/P01-run-true", in parallel where the case allows it.
+func Run(t *testing.T, target Target, opts Options) {
+	t.Helper()
+	s, err := openSuite(t.Context(), target, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var results []Result
+	one := func(t *testing.T, kase Case) {
+		r := s.run(t.Context(), kase)
+		mu.Lock()
+		results = append(results, r)
+		mu.Unlock()
+		conclude(t, r)
+	}
+	for _, p := range Profiles() {
+		t.Run(string(p), func(t *testing.T) {
+			for _, exclusive := range []bool{true, false} { // parallel ones begin when this function has returned
+				for _, kase := range s.opts.Cases {
+					if kase.Profile != p || kase.Exclusive != exclusive || s.opts.deselected(kase) != "" {
+						continue
+					}
+					t.Run(kase.ID, func(t *testing.T) {
+						if !exclusive {
+							t.Parallel()
+						}
+						one(t, kase)
+					})
+				}
+			}
+		})
+	}
+	last := NothingLeft()
+	t.Run(string(last.Profile)+"/"+last.ID, func(t *testing.T) { one(t, last) })
+	if err := s.close(); err != nil {
+		t.Errorf("closing worker %q: %v", s.name, err)
+	}
+	var b strings.Builder
+	if err := WriteText(&b, s.summary(results), TextOptions{Brief: true}); err != nil {
+		t.Error(err)
+	}
+	t.Logf("\n%s", b.String())
+}
+
+// conclude turns a result into that of a test.
+func conclude(t *testing.T, r Result) {
+	t.Helper()
+	for _, line := range r.Log {
+		t.Log(line)
+	}
+	report := t.Errorf
+	if r.Warning() {
+		report = func(format string, args ...any) { t.Logf("warning: "+format, args...) }
+	}
+	switch r.Status {
+	case Pass:
+	case Fail:
+		if r.Note != "" {
+			t.Log(r.Note)
+		}
+		for _, f := range r.Failures {
+			report("%s\n    rule %d: %s", f.What, f.Rule, f.Why)
+		}
+	case Error:
+		t.Errorf("the suite itself: %s", r.Note)
+	default:
+		t.Skipf("%s: %s", r.Status, r.Note)
+	}
+}

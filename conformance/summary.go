@@ -1,0 +1,91 @@
+package conformance
+
+import (
+	"slices"
+	"time"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// Summary is what came of a run.
+type Summary struct {
+	Target   string           `json:"target"`
+	Worker   string           `json:"worker"`
+	SDK      string           `json:"sdk"`
+	Features []sdk.Feature    `json:"features"` // that the worker names
+	Seed     uint64           `json:"seed"`     // repeats the run's random choices
+	Started  time.Time        `json:"started"`
+	Seconds  float64          `json:"seconds"`
+	Profiles []ProfileSummary `json:"profiles"` // in the order of Profiles; those without cases are left out
+	Counts   map[Status]int   `json:"counts"`
+	Results  []Result         `json:"results"` // in the order of the cases
+}
+
+// ProfileSummary is what came of one profile.
+type ProfileSummary struct {
+	Profile  Profile        `json:"profile"`
+	Verdict  Verdict        `json:"verdict"`
+	Counts   map[Status]int `json:"counts"`
+	Warnings int            `json:"warnings"` // failures of SHOULD cases
+}
+
+// OK tells whether no profile failed and the suite itself had no error. What was not run does not make it false: look at the verdicts.
+func (s Summary) OK() bool {
+	return s.Counts[Error] == 0 && !slices.ContainsFunc(s.Profiles, func(p ProfileSummary) bool { return p.Verdict == Not })
+}
+
+func summarize(s Summary, results []Result) Summary {
+	s.Results = results
+	s.Counts = count(results)
+	for _, p := range Profiles() {
+		var own []Result
+		for _, r := range results {
+			if r.Profile == p {
+				own = append(own, r)
+			}
+		}
+		if len(own) == 0 {
+			continue
+		}
+		ps := ProfileSummary{Profile: p, Verdict: verdict(own), Counts: count(own)}
+		for _, r := range own {
+			if r.Warning() {
+				ps.Warnings++
+			}
+		}
+		s.Profiles = append(s.Profiles, ps)
+	}
+	return s
+}
+
+func count(results []Result) map[Status]int {
+	n := make(map[Status]int)
+	for _, r := range results {
+		n[r.Status]++
+	}
+	return n
+}
+
+// verdict of a profile in which nothing passed is at best partial: nothing was shown.
+func verdict(results []Result) Verdict {
+	v, passed := Conformant, false
+	for _, r := range results {
+		if r.Status == Pass {
+			passed = true
+		}
+		if r.Level == Should {
+			continue
+		}
+		switch r.Status {
+		case Pass, Unsupported:
+		case Fail:
+			return Not
+		default:
+			v = Partial
+		}
+	}
+	if !passed {
+		return Partial
+	}
+	return v
+}
