@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -196,6 +197,37 @@ func TestStopWhileStarting(t *testing.T) {
 	p, l := launch(t, []string{"hang"}, func(_ *Spec, o *Options) { o.StartTimeout = time.Hour })
 	l.await(t, "about to hang")
 	stop(t, p)
+}
+
+// The kernel takes the end of the thread that started a process for the end of the host.
+func TestAPluginOutlivesItsHostsThreads(t *testing.T) {
+	p, _ := launch(t, nil)
+	s := session(t, p)
+	for range 100 {
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		}()
+		<-ended
+	}
+	enough := errors.New("enough")
+	if err := s.Runtime.Workers(t.Context(), func(sdk.WorkerEvent) error { return enough }); !errors.Is(err, enough) {
+		t.Error(err)
+	}
+	if r := p.State(); r.Epoch != 1 || r.State != StateReady {
+		t.Errorf("report %+v", r)
+	}
+}
+
+func TestSessionWithAContextThatEnds(t *testing.T) {
+	p, l := launch(t, []string{"hang"}, func(_ *Spec, o *Options) { o.StartTimeout = time.Hour })
+	l.await(t, "about to hang")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.Session(ctx); !errors.Is(err, context.Canceled) || sdk.ClassOf(err) != "" || !strings.Contains(err.Error(), "starting") {
+		t.Errorf("class %q: %v", sdk.ClassOf(err), err)
+	}
 }
 
 func TestAGrandchildThatHoldsThePipes(t *testing.T) {

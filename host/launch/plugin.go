@@ -57,7 +57,7 @@ type Plugin struct {
 	report  Report
 	session *Session
 	changed chan struct{} // closed at the next change of report or session
-	stuck   error         // of a process that even SIGKILL did not end
+	stuck   *process      // the latest that SIGKILL did not end in time
 }
 
 // Start begins to run a plugin and returns at once. The caller stops it.
@@ -98,7 +98,7 @@ func (p *Plugin) Session(ctx context.Context) (*Session, error) {
 		s, r, changed := p.session, p.report, p.changed
 		p.mu.Unlock()
 		switch {
-		case s != nil && !s.over():
+		case s != nil && !closed(s.Gone):
 			return s, nil
 		case r.State == StateOpen || r.State == StateStopping || r.State == StateStopped:
 			return nil, r.unavailable()
@@ -107,7 +107,7 @@ func (p *Plugin) Session(ctx context.Context) (*Session, error) {
 		case <-changed:
 		case <-ctx.Done():
 			if r.Err != nil {
-				return nil, fmt.Errorf("%w while plugin %q was in state %s: %w", ctx.Err(), r.Name, r.State, r.Err)
+				return nil, fmt.Errorf("%w while plugin %q was in state %s: %v", ctx.Err(), r.Name, r.State, r.Err)
 			}
 			return nil, fmt.Errorf("%w while plugin %q was in state %s", ctx.Err(), r.Name, r.State)
 		}
@@ -161,7 +161,19 @@ func (p *Plugin) Stop(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.stuck
+	if p.stuck == nil || closed(p.stuck.done) {
+		return nil
+	}
+	return fmt.Errorf("plugin %q: %w", p.spec.Name, p.stuck.stuck())
+}
+
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // update changes the report; stopping is stronger than what the plugin's goroutine sees.

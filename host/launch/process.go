@@ -193,6 +193,10 @@ func (p *process) kill() error {
 	if p.awaitDone(context.Background(), killGrace+pipeGrace) {
 		return nil
 	}
+	return p.stuck()
+}
+
+func (p *process) stuck() error {
 	return fmt.Errorf("process %d has not ended %v after SIGKILL: it is stuck in the kernel; its directory %s stays", p.pid, killGrace, p.dir.path)
 }
 

@@ -25,16 +25,6 @@ type Session struct {
 	Gone <-chan struct{}
 }
 
-// over tells whether Gone is closed.
-func (s *Session) over() bool {
-	select {
-	case <-s.Gone:
-		return true
-	default:
-		return false
-	}
-}
-
 // instance is what the plugin's goroutine holds of a session.
 type instance struct {
 	session *Session
@@ -139,16 +129,13 @@ func (p *Plugin) startAndShake(ctx context.Context, path string, pinned *os.File
 // explainHandshake ends a process that did not shake hands, and says what is wrong with it.
 func (p *Plugin) explainHandshake(proc *process, cause error) *Error {
 	line := proc.out.line // nil: stdout has ended without one
-	ended := proc.endsWithin(attributeGrace)
+	ended := line == nil && proc.endsWithin(attributeGrace)
 	stuck := proc.kill()
 	var e *Error
 	switch {
 	case line != nil:
 		if e = checkLine(line); e == nil {
 			e = &Error{Reason: ReasonHandshake, Message: fmt.Sprintf("its handshake is not acceptable: %v", cause)}
-		}
-		if ended {
-			e.Message += "; it ended with " + proc.exit.String()
 		}
 	case ended:
 		e = &Error{Reason: ReasonDied, Message: fmt.Sprintf("it ended before its handshake, with %v", &proc.exit)}
@@ -237,6 +224,6 @@ func (p *Plugin) withExit(e *Error, proc *process, stuck error) *Error {
 	e.Message += "; " + stuck.Error()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.stuck = stuck
+	p.stuck = proc
 	return e
 }

@@ -37,7 +37,7 @@ type Options struct {
 	// XDG_RUNTIME_DIR and /tmp that will do.
 	TempDir string
 
-	// Logger takes what the plugin logs, and what happens to it. Nil: slog's default.
+	// Logger takes what the plugin logs, and what happens to it. A plugin that writes waits for it. Nil: slog's default.
 	Logger *slog.Logger
 
 	StartTimeout     time.Duration // from start to the plugin's info; default 10 s

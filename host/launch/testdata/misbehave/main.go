@@ -82,6 +82,8 @@ func main() {
 			}
 		case "stdout": // while it serves
 			later(func(sdk.Config) { raw(1, "stray line\n") })
+		case "print-serving":
+			later(func(sdk.Config) { fmt.Println(value) })
 		case "flood":
 			later(func(sdk.Config) {
 				for i := range 50_000 {
