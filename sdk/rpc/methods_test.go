@@ -65,7 +65,7 @@ func methods() map[string][]method {
 		}, sdk.VolumeID("v"), out, ticket)},
 		"StreamIn": {plain(func(ctx context.Context, w sdk.Worker) error {
 			return w.StreamIn(ctx, "v", in, bytes.NewReader(data))
-		}, sdk.VolumeID("v"), in, data)},
+		}, sdk.VolumeID("v"), in, string(data))},
 
 		"Status": {answering(func(ctx context.Context, w sdk.Worker) (sdk.Status, error) { return w.Status(ctx) },
 			func(a *answers, v sdk.Status) { a.status = v })},
@@ -94,13 +94,13 @@ func methods() map[string][]method {
 			r.answer.data = data
 			var got bytes.Buffer
 			err := w.StreamOut(ctx, "v", out, &got)
-			return []any{sdk.VolumeID("v"), out}, []any{got.Bytes()}, []any{data}, err
+			return []any{sdk.VolumeID("v"), out}, []any{got.String()}, []any{string(data)}, err
 		}}},
 		"ReadFile": {{func(ctx context.Context, r *recorder, _ sdk.Runtime, w sdk.Worker) ([]any, []any, []any, error) {
 			r.answer.data = data
 			var got bytes.Buffer
 			err := w.(sdk.FileReader).ReadFile(ctx, "v", "f\xff", 3, -1, &got)
-			return []any{sdk.VolumeID("v"), "f\xff", int64(3), int64(-1)}, []any{got.Bytes()}, []any{data}, err
+			return []any{sdk.VolumeID("v"), "f\xff", int64(3), int64(-1)}, []any{got.String()}, []any{string(data)}, err
 		}}},
 		"FollowProcess": {{follow}},
 		"Workers": {{func(ctx context.Context, r *recorder, rt sdk.Runtime, _ sdk.Worker) ([]any, []any, []any, error) {

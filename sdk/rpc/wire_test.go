@@ -1,0 +1,416 @@
+package rpc_test
+
+import (
+	"context"
+	"errors"
+	"hash/crc32"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/internal/pb"
+	"github.com/slipway-run/slipway/sdk/rpc"
+	"github.com/slipway-run/slipway/sdk/rpc/internal/testruntime"
+)
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rpc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	lis, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lis
+}
+
+// raw serves a runtime and gives a connection that sends whatever a test likes.
+func raw(t *testing.T, rt sdk.Runtime) *grpc.ClientConn {
+	t.Helper()
+	lis := listen(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- rpc.ServeOn(ctx, lis, sdk.PluginInfo{}, rt, rpc.ServeOptions{}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil {
+			t.Errorf("serving: %v", err)
+		}
+	})
+	conn, err := grpc.NewClient("unix:"+lis.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// detail gives the contract's error out of what the server answered.
+func detail(t *testing.T, err error) *pb.Error {
+	t.Helper()
+	for _, d := range status.Convert(err).Details() {
+		if e, ok := d.(*pb.Error); ok {
+			return e
+		}
+	}
+	t.Fatalf("%v has no detail", err)
+	return nil
+}
+
+func streamInFrames(t *testing.T, conn *grpc.ClientConn, frames ...*pb.StreamInRequest) error {
+	t.Helper()
+	stream, err := pb.NewDataClient(conn).StreamIn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range frames {
+		if err := stream.Send(f); err != nil && err != io.EOF {
+			t.Fatal(err)
+		}
+	}
+	_, err = stream.CloseAndRecv()
+	return err
+}
+
+func TestStreamInThatIsNotWhole(t *testing.T) {
+	header := &pb.StreamInRequest{Frame: &pb.StreamInRequest_Header{Header: &pb.StreamInHeader{Worker: "w", Volume: "v"}}}
+	data := &pb.StreamInRequest{Frame: &pb.StreamInRequest_Data{Data: []byte("data")}}
+	huge := &pb.StreamInRequest{Frame: &pb.StreamInRequest_Data{Data: make([]byte, 1<<20+1)}}
+	trailer := func(n int64, sum uint32) *pb.StreamInRequest {
+		return &pb.StreamInRequest{Frame: &pb.StreamInRequest_Trailer{Trailer: &pb.Trailer{Bytes: n, Crc32C: sum}}}
+	}
+	sum := crc32.Checksum([]byte("data"), crc32.MakeTable(crc32.Castagnoli))
+	newer := &pb.StreamInRequest{} // a frame that this version does not know
+	for name, c := range map[string]struct {
+		frames []*pb.StreamInRequest
+		want   pb.Class // unspecified: success
+	}{
+		"whole":            {[]*pb.StreamInRequest{header, data, trailer(4, sum)}, 0},
+		"whole, and newer": {[]*pb.StreamInRequest{header, newer, data, newer, trailer(4, sum)}, 0},
+		"no trailer":       {[]*pb.StreamInRequest{header, data}, pb.Class_CLASS_INTERNAL},
+		"wrong checksum":   {[]*pb.StreamInRequest{header, data, trailer(4, sum+1)}, pb.Class_CLASS_INTERNAL},
+		"wrong length":     {[]*pb.StreamInRequest{header, data, trailer(5, sum)}, pb.Class_CLASS_INTERNAL},
+		"chunk too large":  {[]*pb.StreamInRequest{header, huge}, pb.Class_CLASS_INTERNAL},
+		"no header":        {[]*pb.StreamInRequest{data}, pb.Class_CLASS_INVALID},
+		"nothing":          {nil, pb.Class_CLASS_INVALID},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rt := testruntime.New("w")
+			w, _ := rt.Worker("w")
+			if err := w.CreateVolume(t.Context(), sdk.VolumeSpec{ID: "v", Token: "t"}); err != nil {
+				t.Fatal(err)
+			}
+			err := streamInFrames(t, raw(t, rt), c.frames...)
+			if c.want == 0 {
+				if err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got := detail(t, err).Class; got != c.want {
+				t.Errorf("got %v: %v", got, err)
+			}
+		})
+	}
+}
+
+// badServer answers StreamOut with what a test gives.
+type badServer struct {
+	pb.UnimplementedDataServer
+	frames []*pb.StreamOutResponse
+}
+
+func (s *badServer) StreamOut(_ *pb.StreamOutRequest, stream grpc.ServerStreamingServer[pb.StreamOutResponse]) error {
+	for _, f := range s.frames {
+		if err := stream.Send(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// client dials a server that is not ours.
+func client(t *testing.T, register func(grpc.ServiceRegistrar)) *rpc.Client {
+	t.Helper()
+	lis := listen(t)
+	server := grpc.NewServer()
+	register(server)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(lis) }()
+	t.Cleanup(func() {
+		server.Stop()
+		<-served
+	})
+	c, err := rpc.Dial(t.Context(), lis.Addr(), rpc.DialOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestStreamOutThatIsNotWhole(t *testing.T) {
+	data := &pb.StreamOutResponse{Frame: &pb.StreamOutResponse_Data{Data: []byte("data")}}
+	trailer := func(n int64, sum uint32) *pb.StreamOutResponse {
+		return &pb.StreamOutResponse{Frame: &pb.StreamOutResponse_Trailer{Trailer: &pb.Trailer{Bytes: n, Crc32C: sum}}}
+	}
+	sum := crc32.Checksum([]byte("data"), crc32.MakeTable(crc32.Castagnoli))
+	for name, c := range map[string]struct {
+		frames []*pb.StreamOutResponse
+		whole  bool
+	}{
+		"whole":              {[]*pb.StreamOutResponse{data, trailer(4, sum)}, true},
+		"no trailer":         {[]*pb.StreamOutResponse{data}, false},
+		"nothing":            {nil, false},
+		"wrong checksum":     {[]*pb.StreamOutResponse{data, trailer(4, sum+1)}, false},
+		"wrong length":       {[]*pb.StreamOutResponse{data, trailer(3, sum)}, false},
+		"more after trailer": {[]*pb.StreamOutResponse{data, trailer(4, sum), data}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c0 := client(t, func(r grpc.ServiceRegistrar) { pb.RegisterDataServer(r, &badServer{frames: c.frames}) })
+			w, _ := c0.Runtime().Worker("w")
+			err := w.StreamOut(t.Context(), "v", sdk.StreamOut{}, io.Discard)
+			if c.whole && err != nil || !c.whole && !errors.Is(err, sdk.Internal) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestServerChecksIdsAndSpecs(t *testing.T) {
+	r := &recorder{}
+	conn := raw(t, r)
+	w, d, ctx := pb.NewWorkerClient(conn), pb.NewDataClient(conn), t.Context()
+	discard := func(stream interface{ RecvMsg(any) error }, m proto.Message, err error) error {
+		for err == nil {
+			err = stream.RecvMsg(m)
+		}
+		return err
+	}
+	bad := "Not/An-Id"
+	for name, call := range map[string]func() error{
+		"CreateVolume id": func() error { _, err := w.CreateVolume(ctx, &pb.CreateVolumeRequest{Id: bad, Token: "t"}); return err },
+		"CreateVolume token": func() error {
+			_, err := w.CreateVolume(ctx, &pb.CreateVolumeRequest{Id: "v", Token: "a b"})
+			return err
+		},
+		"SealVolume":    func() error { _, err := w.SealVolume(ctx, &pb.SealVolumeRequest{Id: bad}); return err },
+		"DestroyVolume": func() error { _, err := w.DestroyVolume(ctx, &pb.DestroyVolumeRequest{Id: bad}); return err },
+		"CreateContainer": func() error {
+			s, err := w.CreateContainer(ctx, &pb.CreateContainerRequest{Id: "c", Token: "t", Dir: []byte("../up")})
+			return discard(s, &pb.CreateContainerResponse{}, err)
+		},
+		"DestroyContainer": func() error { _, err := w.DestroyContainer(ctx, &pb.DestroyContainerRequest{Id: bad}); return err },
+		"StartProcess container": func() error {
+			_, err := w.StartProcess(ctx, &pb.StartProcessRequest{Container: bad, Id: "p", Token: "t", Path: []byte("x")})
+			return err
+		},
+		"StartProcess policy": func() error {
+			_, err := w.StartProcess(ctx, &pb.StartProcessRequest{Container: "c", Id: "p", Token: "t", Path: []byte("x"), WhenFull: 77})
+			return err
+		},
+		"StartProcess terminal": func() error {
+			_, err := w.StartProcess(ctx, &pb.StartProcessRequest{Container: "c", Id: "p", Token: "t", Path: []byte("x"),
+				Tty: &pb.TerminalSize{Rows: 1 << 16}})
+			return err
+		},
+		"ListProcesses": func() error {
+			s, err := w.ListProcesses(ctx, &pb.ListProcessesRequest{Container: bad})
+			return discard(s, &pb.ListProcessesResponse{}, err)
+		},
+		"SignalProcess": func() error {
+			_, err := w.SignalProcess(ctx, &pb.SignalProcessRequest{Container: "c", Process: bad, Signal: "TERM"})
+			return err
+		},
+		"SignalProcess signal": func() error {
+			_, err := w.SignalProcess(ctx, &pb.SignalProcessRequest{Container: "c", Process: "p", Signal: "SEGV"})
+			return err
+		},
+		"ResizeProcess": func() error {
+			_, err := w.ResizeProcess(ctx, &pb.ResizeProcessRequest{Container: "c", Process: bad})
+			return err
+		},
+		"PeerTicket": func() error { _, err := w.PeerTicket(ctx, &pb.PeerTicketRequest{Volume: bad}); return err },
+		"PeerSend": func() error {
+			_, err := w.PeerSend(ctx, &pb.PeerSendRequest{Volume: "v", Ticket: &pb.PeerTicket{Data: make([]byte, 64<<10+1)}})
+			return err
+		},
+		"StatFile": func() error { _, err := w.StatFile(ctx, &pb.StatFileRequest{Volume: bad}); return err },
+		"ListFiles": func() error {
+			s, err := w.ListFiles(ctx, &pb.ListFilesRequest{Volume: bad})
+			return discard(s, &pb.ListFilesResponse{}, err)
+		},
+		"ContainerUsage": func() error { _, err := w.ContainerUsage(ctx, &pb.ContainerUsageRequest{Id: bad}); return err },
+		"StreamOut": func() error {
+			s, err := d.StreamOut(ctx, &pb.StreamOutRequest{Volume: bad})
+			return discard(s, &pb.StreamOutResponse{}, err)
+		},
+		"ReadFile": func() error {
+			s, err := d.ReadFile(ctx, &pb.ReadFileRequest{Volume: "v", Offset: -1})
+			return discard(s, &pb.ReadFileResponse{}, err)
+		},
+		"StreamIn": func() error {
+			return streamInFrames(t, conn, &pb.StreamInRequest{Frame: &pb.StreamInRequest_Header{Header: &pb.StreamInHeader{Volume: bad}}})
+		},
+		"FollowProcess": func() error {
+			s, err := d.FollowProcess(ctx)
+			if err == nil {
+				err = s.Send(&pb.FollowProcessRequest{Frame: &pb.FollowProcessRequest_Header{Header: &pb.FollowHeader{Container: "c", Process: "p", From: -1}}})
+			}
+			return discard(s, &pb.FollowProcessResponse{}, err)
+		},
+	} {
+		err := call()
+		if status.Code(err) != codes.InvalidArgument {
+			t.Errorf("%s: got %v", name, err)
+			continue
+		}
+		if got := detail(t, err); got.Class != pb.Class_CLASS_INVALID || got.Reason == "" {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+	if got := r.args(); got != nil {
+		t.Errorf("the plugin saw a bad call: %v", got)
+	}
+}
+
+// newer gives a message with a field that this version does not know.
+func newer[M proto.Message](m M) M {
+	raw := protowire.AppendTag(nil, 4242, protowire.BytesType)
+	m.ProtoReflect().SetUnknown(protowire.AppendBytes(raw, []byte("from the future")))
+	return m
+}
+
+func TestTokensUnderANewerProto(t *testing.T) {
+	w, ctx := pb.NewWorkerClient(raw(t, testruntime.New("w"))), t.Context()
+	create := func(token string) error {
+		r := newer(&pb.CreateContainerRequest{Worker: "w", Id: "c", Token: token, Limits: newer(&pb.Resources{})})
+		stream, err := w.CreateContainer(ctx, r)
+		if err != nil {
+			return err
+		}
+		for done := false; ; {
+			m, err := stream.Recv()
+			if err == io.EOF && done {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			done = done || m.GetDone() != nil
+		}
+	}
+	for _, token := range []string{"one", "one"} {
+		if err := create(token); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := create("another")
+	if got := detail(t, err); got.Class != pb.Class_CLASS_ALREADY_EXISTS || got.Id != "c" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// newerServer is what a later version of a plugin looks like.
+type newerServer struct {
+	pb.UnimplementedPluginServer
+	pb.UnimplementedWorkerServer
+}
+
+func (newerServer) Info(context.Context, *pb.InfoRequest) (*pb.InfoResponse, error) {
+	return newer(&pb.InfoResponse{Name: "newer", Features: []string{"time.travel"},
+		PluginSchema: &pb.Schema{Fields: []*pb.Field{newer(&pb.Field{Name: "f", Type: 99})}}}), nil
+}
+
+func (newerServer) Workers(_ *pb.WorkersRequest, stream grpc.ServerStreamingServer[pb.WorkersResponse]) error {
+	for _, m := range []*pb.WorkersResponse{{Kind: 77}, newer(&pb.WorkersResponse{Kind: pb.WorkerEventKind_WORKER_EVENT_KIND_SNAPSHOT,
+		Workers: []*pb.WorkerInfo{newer(&pb.WorkerInfo{Name: "w"})}})} {
+		if err := stream.Send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (newerServer) CreateContainer(_ *pb.CreateContainerRequest, stream grpc.ServerStreamingServer[pb.CreateContainerResponse]) error {
+	for _, m := range []*pb.CreateContainerResponse{newer(&pb.CreateContainerResponse{}),
+		{Event: &pb.CreateContainerResponse_Done{Done: newer(&pb.CreateContainerDone{})}}} {
+		if err := stream.Send(m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (newerServer) SealVolume(context.Context, *pb.SealVolumeRequest) (*pb.SealVolumeResponse, error) {
+	s, err := status.New(codes.FailedPrecondition, "not now").WithDetails(newer(&pb.Error{Class: pb.Class_CLASS_FAILED_PRECONDITION, Reason: "reason-of-tomorrow"}))
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.Err()
+}
+
+// DestroyVolume answers as a plugin in another language may, with a bare code.
+func (newerServer) DestroyVolume(context.Context, *pb.DestroyVolumeRequest) (*pb.DestroyVolumeResponse, error) {
+	return nil, status.Error(codes.FailedPrecondition, "bare")
+}
+
+func TestNewerServer(t *testing.T) {
+	c := client(t, func(r grpc.ServiceRegistrar) {
+		pb.RegisterPluginServer(r, newerServer{})
+		pb.RegisterWorkerServer(r, newerServer{})
+	})
+	ctx := t.Context()
+	info, err := c.Info(ctx, sdk.HostInfo{})
+	if err != nil || info.Name != "newer" || len(info.PluginSchema.Fields) != 1 {
+		t.Errorf("got %+v, %v", info, err)
+	}
+	var events []sdk.WorkerEvent
+	if err := c.Runtime().Workers(ctx, func(e sdk.WorkerEvent) error { events = append(events, e); return nil }); err != nil {
+		t.Error(err)
+	}
+	if len(events) != 1 || events[0].Kind != sdk.WorkerSnapshot || events[0].Workers[0].Name != "w" {
+		t.Errorf("got %+v", events)
+	}
+	w, _ := c.Runtime().Worker("w")
+	if err := w.CreateContainer(ctx, sdk.ContainerSpec{ID: "c", Token: "t"}, nil); err != nil {
+		t.Error(err)
+	}
+	if err := w.SealVolume(ctx, "v"); !errors.Is(err, sdk.FailedPrecondition) || !errors.Is(err, sdk.Reason("reason-of-tomorrow")) {
+		t.Errorf("got %v", err)
+	}
+	if err := w.DestroyVolume(ctx, "v"); !errors.Is(err, sdk.FailedPrecondition) {
+		t.Errorf("got %v", err)
+	}
+	// A method that an older plugin does not have at all.
+	if _, err := sdk.ContainerUsage(ctx, w, "c"); !errors.Is(err, sdk.Unsupported) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCreateContainerWithoutDone(t *testing.T) {
+	c := client(t, func(r grpc.ServiceRegistrar) { pb.RegisterWorkerServer(r, silentServer{}) })
+	w, _ := c.Runtime().Worker("w")
+	if err := w.CreateContainer(t.Context(), sdk.ContainerSpec{ID: "c", Token: "t"}, nil); !errors.Is(err, sdk.Internal) {
+		t.Errorf("got %v", err)
+	}
+}
+
+type silentServer struct{ pb.UnimplementedWorkerServer }
+
+func (silentServer) CreateContainer(*pb.CreateContainerRequest, grpc.ServerStreamingServer[pb.CreateContainerResponse]) error {
+	return nil
+}
