@@ -123,7 +123,7 @@ func (c *Container) processSpec(name string, req ProcessRequest) (sdk.ProcessSpe
 
 // rowID is the id of a process's row and spool: its own is unique only within its container.
 func rowID(container sdk.ContainerID, process sdk.ProcessID) string {
-	return string(container) + "." + string(process)
+	return string(container) + "-" + string(process)
 }
 
 // claimProcess finds the row of a process or makes it, before anything is sent. It survives a loss of power.

@@ -151,7 +151,7 @@ func (w *worker) setUp(conn sdk.Worker, s sdk.Status) {
 func (w *worker) setAway(conn sdk.Worker, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if conn != nil && w.conn != conn {
+	if conn != nil && w.conn != nil && w.conn != conn {
 		return
 	}
 	w.takeDown(why)

@@ -75,9 +75,12 @@ func (s *Spool) Close() error {
 	return nil
 }
 
-// validID keeps ids that are no file names out; it is rule 1 of the contract.
+// maxID leaves room for a container's id and a process's together: each is at most 48 bytes.
+const maxID = 100
+
+// validID keeps ids that are no file names out.
 func validID(id string) error {
-	ok := len(id) >= 1 && len(id) <= 48 && id[0] != '-' && id[len(id)-1] != '-'
+	ok := len(id) >= 1 && len(id) <= maxID && id[0] != '-' && id[len(id)-1] != '-'
 	for _, c := range []byte(id) {
 		ok = ok && (c == '-' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z')
 	}

@@ -226,7 +226,7 @@ func TestFinishIsMarkedAfterACrash(t *testing.T) {
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, Options{})
-	for _, id := range []string{"", ".", "..", "../p", "a/b", "A", "a-", "-a", "a_b", "a\x00", strings.Repeat("a", 49)} {
+	for _, id := range []string{"", ".", "..", "../p", "a/b", "A", "a-", "-a", "a_b", "a\x00", strings.Repeat("a", 101)} {
 		_, err1 := s.Writer(id)
 		_, err2 := s.Reader(id, 0)
 		for _, err := range []error{err1, err2, s.Remove(id)} {
