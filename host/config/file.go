@@ -17,9 +17,6 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// maxFile bounds a file, since the parsers of HCL recurse as deep as a file nests.
-const maxFile = 1 << 20
-
 // Load reads a file; a name that ends in .json is in HCL's JSON syntax. It runs nothing. All that is wrong is found at once. The
 // configuration is never nil, and holds what could be read even where there are errors, so that a validator can go on with the plugins' own
 // blocks; nothing else may use it then.
@@ -35,8 +32,8 @@ func Load(file string) (*Config, hcl.Diagnostics) {
 func Parse(src []byte, filename string) (*Config, hcl.Diagnostics) {
 	c := &Config{File: filename}
 	r := reader{envInSafe: true}
-	if len(src) > maxFile {
-		r.wrong(hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos}, "Too large", "A configuration has at most %d bytes.", maxFile)
+	if why := bound(src); why != "" {
+		r.wrong(hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos}, "File out of bounds", "%s", why)
 		return c, r.diags
 	}
 	parse := func() (*hcl.File, hcl.Diagnostics) { return hclsyntax.ParseConfig(src, filename, hcl.InitialPos) }
@@ -145,7 +142,7 @@ func (r *reader) file(c *Config, body hcl.Body) {
 	if b := r.single("timing", blocks["timing"]); b != nil {
 		r.timing(&c.Timing, b)
 	}
-	if len(c.Workers) == 0 {
+	if len(c.Workers) == 0 && !r.diags.HasErrors() {
 		at := content.MissingItemRange
 		r.diags = append(r.diags, &hcl.Diagnostic{Severity: hcl.DiagWarning, Summary: "No workers",
 			Detail: "Nothing can run without a worker block. A file replaces the built-in configuration as a whole.", Subject: &at})
@@ -238,6 +235,10 @@ func (r *reader) body(content *hcl.BodyContent) hcl.Body {
 	b := r.single("config", content.Blocks.OfType("config"))
 	if b == nil {
 		return nil
+	}
+	attrs, _ := b.Body.JustAttributes() // what the plugin makes of them is not known yet, so all may be secret
+	for _, a := range attrs {
+		r.keepSecret(a.Expr)
 	}
 	return b.Body
 }

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -52,7 +53,7 @@ func (r *reader) settings(content *hcl.BodyContent, fields []sdk.Field) map[stri
 		}
 		if attr, ok := content.Attributes[f.Name]; ok {
 			if f.Sensitive {
-				r.secrets = append(r.secrets, attr.Expr.Range())
+				r.keepSecret(attr.Expr)
 			}
 			v, ok := r.value(f, attr.Expr)
 			if v != nil {
@@ -71,6 +72,27 @@ func (r *reader) settings(content *hcl.BodyContent, fields []sdk.Field) map[stri
 		}
 	}
 	return values
+}
+
+// keepSecret hides the values that an expression is made of, but not names of keys and of environment variables.
+func (r *reader) keepSecret(expr hcl.Expression) {
+	if _, diags := hcl.ExprCall(expr); !diags.HasErrors() {
+		return
+	}
+	parts, diags := hcl.ExprList(expr)
+	if pairs, none := hcl.ExprMap(expr); diags.HasErrors() && !none.HasErrors() {
+		for _, p := range pairs {
+			parts = append(parts, p.Value)
+		}
+		diags = nil
+	}
+	if diags.HasErrors() {
+		r.secrets = append(r.secrets, expr.Range())
+		return
+	}
+	for _, e := range parts {
+		r.keepSecret(e)
+	}
 }
 
 func (r *reader) missing(what string, f sdk.Field, at hcl.Range) {
@@ -207,7 +229,12 @@ func (r *reader) isNull(f sdk.Field, expr hcl.Expression, want string) bool {
 	if v.IsNull() {
 		return true
 	}
-	r.wrong(expr.Range(), "Wrong type", "%q must be %s, not %s.", f.Name, want, describe(v))
+	t := v.Type()
+	got := describe(v, true)
+	if t.IsTupleType() && f.Type == sdk.TypeStrings || t.IsObjectType() && f.Type == sdk.TypeMap {
+		got = "a computed one"
+	}
+	r.wrong(expr.Range(), "Wrong type", "%q must be %s, not %s.", f.Name, want, got)
 	return false
 }
 
@@ -222,12 +249,12 @@ func (r *reader) scalar(f sdk.Field, expr hcl.Expression, what string) (any, boo
 	if v.IsNull() {
 		return nil, true
 	}
+	hidden := f.Sensitive || len(marks) > 0
 	got, want := convertTo(f.Type, v)
 	if got == nil {
-		r.wrong(expr.Range(), "Wrong type", "The value of %s must be %s, not %s.", what, want, describe(v))
+		r.wrong(expr.Range(), "Wrong type", "The value of %s must be %s, not %s.", what, want, describe(v, hidden))
 		return nil, false
 	}
-	hidden := f.Sensitive || len(marks) > 0
 	s, isString := got.(string)
 	shown := ""
 	if !hidden {
@@ -282,14 +309,14 @@ func convertTo(t sdk.FieldType, v cty.Value) (got any, want string) {
 		if n, ok := whole(v); ok {
 			return n, ""
 		}
-		return nil, "a whole number"
+		return nil, "a whole number of 64 bits"
 	case sdk.TypeFloat:
 		if n, ok := number(v); ok {
-			if f, _ := n.Float64(); !n.IsInf() {
+			if f, _ := n.Float64(); !math.IsInf(f, 0) {
 				return f, ""
 			}
 		}
-		return nil, "a number"
+		return nil, "a number of 64 bits"
 	}
 	return nil, fmt.Sprintf("of the type %q, which this host does not know", t)
 }
@@ -326,9 +353,13 @@ func notation(t sdk.FieldType, s string) string {
 	return ""
 }
 
-func describe(v cty.Value) string {
+func describe(v cty.Value, hidden bool) string {
 	t := v.Type()
 	switch {
+	case !hidden && t == cty.Number:
+		return "the number " + v.AsBigFloat().Text('g', 20)
+	case !hidden && t == cty.String:
+		return fmt.Sprintf("the string %.80q", v.AsString())
 	case t == cty.Number:
 		return "a number"
 	case t == cty.Bool:

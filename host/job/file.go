@@ -11,9 +11,6 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 )
 
-// maxFile bounds a file, since the parser of HCL recurses as deep as a file nests.
-const maxFile = 256 << 10
-
 // Load reads a job file. It runs nothing. All that is wrong is found at once; the job is nil if anything is, and not if there are
 // only warnings.
 func Load(file string) (*Job, hcl.Diagnostics) {
@@ -27,8 +24,8 @@ func Load(file string) (*Job, hcl.Diagnostics) {
 // Parse is Load for a file's content.
 func Parse(src []byte, filename string) (*Job, hcl.Diagnostics) {
 	var r reader
-	if len(src) > maxFile {
-		r.wrong(hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos}, "Too large", "A job file has at most %d bytes.", maxFile)
+	if why := bound(src); why != "" {
+		r.wrong(hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos}, "File out of bounds", "%s", why)
 		return nil, r.diags
 	}
 	file, diags := hclsyntax.ParseConfig(src, filename, hcl.InitialPos)

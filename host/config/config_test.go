@@ -1,0 +1,161 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/slipway-run/slipway/host/config"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+func TestLoadKnowsWhereItIs(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "slipway.hcl")
+	if err := os.WriteFile(file, []byte("plugin \"p\" { command = \"./p\" }\nworker \"w\" { plugin = \"p\" }\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, diags := config.Load(file)
+	if len(diags) > 0 {
+		t.Fatal(diags)
+	}
+	if c.Dir() != dir || c.File != file || c.Workers[0].Range.Filename != file {
+		t.Errorf("%+v does not know that it is %s", c, file)
+	}
+}
+
+func TestLoadNamesAMissingFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "none.hcl")
+	c, diags := config.Load(file)
+	if !diags.HasErrors() || !strings.Contains(diags.Error(), file) {
+		t.Errorf("%v does not name %s", diags, file)
+	}
+	if c == nil {
+		t.Error("no configuration")
+	}
+	var out strings.Builder
+	if err := config.WriteDiagnostics(&out, diags, nil, false); err != nil || !strings.Contains(out.String(), file) {
+		t.Errorf("written as %q, %v", out.String(), err)
+	}
+}
+
+// The documented defaults, which others rely on.
+func TestDefault(t *testing.T) {
+	want := &config.Config{
+		Plugins: []config.Plugin{{Name: "memory", Command: "slipway-memory"}},
+		Workers: []config.Worker{{Name: "memory", Plugin: "memory"}},
+		Placement: config.Placement{
+			Build:   []string{"volume-locality", "fewest-build-containers"},
+			NoInput: []string{"volume-locality", "fewest-build-containers"},
+			Check:   []string{"random"},
+		},
+		Timing: config.Timing{MissingGrace: 5 * time.Minute, WorkerGone: 5 * time.Minute, Stalled: 30 * time.Second},
+	}
+	if diff := cmp.Diff(want, config.Default()); diff != "" {
+		t.Errorf("default (-want +got):\n%s", diff)
+	}
+	p := config.Default().Placement
+	for _, s := range slices.Concat(p.Build, p.NoInput, p.Check) {
+		if !slices.Contains(config.Strategies(), s) {
+			t.Errorf("the default names %q, which there is not", s)
+		}
+	}
+}
+
+// Parse goes on after an error, so that a validator can check the plugins' own blocks as well.
+func TestErrorsLeaveTheRest(t *testing.T) {
+	c, diags := config.Parse([]byte("plugin \"p\" {\n  command = 5\n  config { x = 1 }\n}\nworker \"w\" { plugin = \"p\" }\n"), "f.hcl")
+	if !diags.HasErrors() || len(c.Plugins) != 1 || c.Plugins[0].Body == nil || len(c.Workers) != 1 {
+		t.Errorf("%+v with %v", c, diags)
+	}
+}
+
+func TestTooLarge(t *testing.T) {
+	for _, name := range []string{"f.hcl", "f.hcl.json"} {
+		if _, diags := config.Parse(make([]byte, 1<<20), name); !diags.HasErrors() {
+			t.Errorf("%s: a file of 1 MiB is taken", name)
+		}
+	}
+}
+
+// The parsers recurse: however a file nests, they must still come back.
+func TestDeepNesting(t *testing.T) {
+	for _, open := range []string{"(", "[", "{a=", "!", "- ", "${", "\"${", "a {\n", "[for x in ", "f(", "a ? b : ", "1+", "a[0]", "a.b", "%{if a}", "<<E\n${"} {
+		for _, n := range []int{1900, (256 << 10) / len(open)} {
+			for _, prefix := range []string{"x = ", "x = a", "x = \"", "x = <<E\n", "plugin \"p\" {\nconfig {\na = "} {
+				src := prefix + strings.Repeat(open, n)
+				src = src[:min(len(src), 256<<10)]
+				_, diags := config.Parse([]byte(src), "f.hcl")
+				if !diags.HasErrors() {
+					t.Errorf("%q: no error", open)
+				}
+			}
+		}
+	}
+	for _, open := range []string{"[", `{"a":`} {
+		for _, n := range []int{1900, (256 << 10) / len(open)} {
+			if _, diags := config.Parse([]byte(strings.Repeat(open, n)), "f.json"); !diags.HasErrors() {
+				t.Errorf("%q: no error", open)
+			}
+		}
+	}
+}
+
+// What parses may still be deep to evaluate.
+func TestDeepValues(t *testing.T) {
+	schema := sdk.Schema{Fields: []sdk.Field{{Name: "a", Type: sdk.TypeString}}}
+	for _, v := range []string{
+		"1" + strings.Repeat("+1", 100<<10), "[]" + strings.Repeat("[0]", 80<<10), strings.Repeat("(", 1900) + "1" + strings.Repeat(")", 1900),
+		"{}" + strings.Repeat(".b", 100<<10), strings.Repeat("!", 1900) + "true", strings.Repeat("[", 1900) + strings.Repeat("]", 1900),
+		`"` + strings.Repeat("${\"", 1900) + strings.Repeat("\"}", 1900) + `"`, strings.Repeat("true ? ", 1900) + "1" + strings.Repeat(" : 1", 1900),
+	} {
+		c, diags := config.Parse([]byte("plugin \"p\" {\ncommand = \"p\"\nconfig {\na = "+v+"\n}\n}\n"), "f.hcl")
+		if diags.HasErrors() {
+			t.Fatalf("%.30s: %v", v, diags)
+		}
+		if _, diags := config.Decode(c.Plugins[0].Body, schema, hcl.Range{}); !diags.HasErrors() && v[0] != '"' {
+			t.Errorf("%.30s: no error", v)
+		}
+	}
+}
+
+// A plugin's schema may be wrong too; that is said as the plugin's fault.
+func TestBrokenSchema(t *testing.T) {
+	at := hcl.Range{Filename: "f.hcl", Start: hcl.InitialPos, End: hcl.InitialPos}
+	for _, f := range []sdk.Field{
+		{Name: "a", Type: sdk.TypeInt, Default: "many"},
+		{Name: "a", Type: sdk.TypeStrings, Default: "a,b"},
+		{Name: "a", Type: sdk.TypeDuration, Default: "5"},
+		{Name: "a", Type: "colour", Default: "red"},
+	} {
+		object, diags := config.Decode(nil, sdk.Schema{Fields: []sdk.Field{f}}, at)
+		if object != nil || len(diags) != 1 || diags[0].Summary != "Broken schema" {
+			t.Errorf("%+v: %s, %v", f, object, diags)
+		}
+	}
+}
+
+func TestRequiredBlocks(t *testing.T) {
+	at := hcl.Range{Filename: "f.hcl", Start: hcl.InitialPos, End: hcl.InitialPos}
+	schema := sdk.Schema{Fields: []sdk.Field{{Name: "one", Type: sdk.TypeBlock, Required: true}, {Name: "many", Type: sdk.TypeBlocks, Required: true}}}
+	if _, diags := config.Decode(nil, schema, at); len(diags) != 2 || diags[0].Subject.Filename != "f.hcl" {
+		t.Errorf("got %v", diags)
+	}
+}
+
+// Text that HCL would alter does not reach a plugin.
+func TestEnvIsExact(t *testing.T) {
+	schema := sdk.Schema{Fields: []sdk.Field{{Name: "a", Type: sdk.TypeString}}}
+	for _, text := range []string{"e\u0301", "\xff"} {
+		t.Setenv("CONFIG_TEST_TEXT", text)
+		if object, diags := config.Decode(parseBody(t, []byte(`a = env("CONFIG_TEST_TEXT")`), "f.hcl"), schema, hcl.Range{}); !diags.HasErrors() {
+			t.Errorf("%q became %s", text, object)
+		}
+	}
+}
