@@ -5,20 +5,21 @@ import (
 	"syscall"
 )
 
-// What a tree's parts cost, in bytes. They stand for the memory that the
-// parts take with their place in the tables, rounded up.
+// What a tree's parts cost, in bytes: about the memory that they take.
 const (
-	nodeCost  = 320 // a file, directory or symlink; a symlink's target comes on top
+	nodeCost  = 256 // a file, directory or symlink; a symlink's target comes on top
 	nameCost  = 96  // a name in a directory; the name's own bytes come on top
 	chunkCost = 64  // a piece of file data; its capacity comes on top
+	pageCost  = 320 // a page of the table of nodes, or of a file's table of pieces
 )
 
 // Budget is a limit in bytes that trees share. It is safe for concurrent use.
 //
-// New names and new data beyond the limit fail with ENOSPC. Copies of metadata
-// that a write, a rename or a removal forces because a clone shares it are
-// charged too but never refused, so that one can always remove; they can take
-// the budget past its limit by a few hundred bytes for each node so copied.
+// New names and new data beyond the limit fail with ENOSPC. Tables, and copies
+// of metadata that a write, a rename or a removal forces because a clone
+// shares it, are charged too but never refused, so that one can always remove;
+// they can take the budget past its limit by a few kilobytes for each
+// operation that is accepted.
 type Budget struct {
 	limit int64
 	used  atomic.Int64

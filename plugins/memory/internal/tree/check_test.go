@@ -42,6 +42,7 @@ func audit(b *Budget, trees ...*Tree) error {
 	}
 	var chunks func(p *page[*chunk], height int)
 	chunks = func(p *page[*chunk], height int) {
+		once(p, pageCost)
 		for _, k := range p.kids {
 			if k != nil {
 				chunks(k, height-1)
@@ -74,6 +75,7 @@ func audit(b *Budget, trees ...*Tree) error {
 		found := make(map[uint64]*inode)
 		var inodes func(p *page[*inode], height int, base uint64)
 		inodes = func(p *page[*inode], height int, base uint64) {
+			once(p, pageCost)
 			for i, k := range p.kids {
 				if k != nil {
 					inodes(k, height-1, base+uint64(i)<<uint(radixBits*height))

@@ -65,7 +65,7 @@ func writeAt(d *data, b *Budget, p []byte, off int64) (int, error) {
 		}
 		at := int(off % chunkSize)
 		n := min(len(p)-done, chunkSize-at)
-		c, err := writable(b, d.slot(b, uint64(off/chunkSize)), at+n)
+		c, err := writable(d, b, uint64(off/chunkSize), at+n)
 		if err != nil {
 			return done, err
 		}
@@ -81,18 +81,20 @@ func writeAt(d *data, b *Budget, p []byte, off int64) (int, error) {
 	return done, nil
 }
 
-// writable makes the chunk in slot one that nobody else holds and that has
-// room for need bytes.
-func writable(b *Budget, slot **chunk, need int) (*chunk, error) {
-	c := *slot
-	if c == nil {
+// writable returns the chunk at key, made one that nobody else holds and that
+// has room for need bytes. Without room for it in the budget the tables do not
+// grow either.
+func writable(d *data, b *Budget, key uint64, need int) (*chunk, error) {
+	if d.get(key) == nil {
 		fresh, err := newChunk(b, 0, need)
 		if err != nil {
 			return nil, err
 		}
-		*slot = fresh
+		*d.slot(b, key) = fresh
 		return fresh, nil
 	}
+	slot := d.slot(b, key)
+	c := *slot
 	if c.refs.Load() == 1 && cap(c.buf) >= need {
 		return c, nil
 	}

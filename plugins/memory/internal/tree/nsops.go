@@ -3,6 +3,7 @@ package tree
 import (
 	"io/fs"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -149,6 +150,8 @@ func (n *Namespace) Symlink(cwd, target, name string) error {
 		return linkError("symlink", target, name, syscall.ENOENT)
 	case len(target) > maxPath:
 		return linkError("symlink", target, name, syscall.ENAMETOOLONG)
+	case strings.IndexByte(target, 0) >= 0:
+		return linkError("symlink", target, name, syscall.EINVAL)
 	}
 	s, err := n.vacant(cwd, name, false)
 	if err != nil {

@@ -30,8 +30,9 @@ type page[V counted] struct {
 	vals []V
 }
 
-func newPage[V counted]() *page[V] {
+func newPage[V counted](b *Budget) *page[V] {
 	p := &page[V]{}
+	b.force(pageCost)
 	p.refs.Store(1)
 	return p
 }
@@ -72,10 +73,10 @@ func (r *radix[V]) get(key uint64) (v V) {
 // else holds. It is valid until the next call on r.
 func (r *radix[V]) slot(b *Budget, key uint64) *V {
 	if r.root == nil {
-		r.root = newPage[V]()
+		r.root = newPage[V](b)
 	}
 	for !r.holds(key) {
-		p := newPage[V]()
+		p := newPage[V](b)
 		p.kids = append(p.kids, r.root)
 		r.root = p
 		r.height++
@@ -89,7 +90,7 @@ func (r *radix[V]) slot(b *Budget, key uint64) *V {
 			p.kids = append(p.kids, nil)
 		}
 		if p.kids[i] == nil {
-			p.kids[i] = newPage[V]()
+			p.kids[i] = newPage[V](b)
 		}
 		at = &p.kids[i]
 	}
@@ -140,7 +141,7 @@ func (p *page[V]) own(b *Budget) *page[V] {
 	if p.refs.Load() == 1 {
 		return p
 	}
-	q := newPage[V]()
+	q := newPage[V](b)
 	if p.kids != nil {
 		q.kids = append(q.kids, p.kids...)
 		for _, k := range q.kids {
@@ -166,6 +167,7 @@ func (p *page[V]) drop(b *Budget) {
 	if p.refs.Add(-1) > 0 {
 		return
 	}
+	b.give(pageCost)
 	var none V
 	for _, k := range p.kids {
 		if k != nil {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"math"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -69,6 +70,9 @@ func (t *Tree) ReadTar(ctx context.Context, r io.Reader, path string) error {
 	t.mu.RLock()
 	err := t.writable()
 	t.mu.RUnlock()
+	if err == nil {
+		err = legal(base)
+	}
 	if err == nil {
 		_, err = in.parent(rootIno, base)
 	}
@@ -195,12 +199,20 @@ func (r *tarReader) names(p string) ([]string, error) {
 	if !ok {
 		return nil, ErrUnsafe
 	}
-	for _, name := range below {
+	return append(r.base[:len(r.base):len(r.base)], below...), legal(below)
+}
+
+// legal says whether a directory may have these names.
+func legal(names []string) error {
+	for _, name := range names {
 		if len(name) > maxName {
-			return nil, syscall.ENAMETOOLONG
+			return syscall.ENAMETOOLONG
+		}
+		if strings.IndexByte(name, 0) >= 0 {
+			return syscall.EINVAL
 		}
 	}
-	return append(r.base[:len(r.base):len(r.base)], below...), nil
+	return nil
 }
 
 // parent returns the directory at names below dir, and makes what is missing.
@@ -302,6 +314,8 @@ func (r *tarReader) symlink(names []string, a attr, target string) error {
 		return fmt.Errorf("symlink without a target: %w", syscall.EINVAL)
 	case len(target) > maxPath:
 		return syscall.ENAMETOOLONG
+	case strings.IndexByte(target, 0) >= 0:
+		return syscall.EINVAL
 	}
 	a.mode, a.target = fs.ModeSymlink|0o777, target
 	dir, key, err := r.place(names)

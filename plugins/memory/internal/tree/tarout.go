@@ -5,13 +5,12 @@ import (
 	"context"
 	"io"
 	"io/fs"
-	"path"
 	"syscall"
 )
 
-// maxTarName is the longest path in an archive. It also keeps what one has to
-// remember on the way down to a few megabytes.
-const maxTarName = 64 << 10
+// maxTarName is the longest path in an archive, four times what a kernel takes
+// at once. It bounds the work for a hostile tree, which is quadratic in depth.
+const maxTarName = 16 << 10
 
 // WriteTar writes what path names as a tar stream, in PAX format where ustar
 // does not do, sorted by name, with numeric owners and nothing in it that
@@ -90,6 +89,9 @@ func (w *tarWriter) top(s *search) error {
 // dir writes a directory, whose name is empty or ends in a slash, and its
 // content.
 func (w *tarWriter) dir(name string, ino uint64) error {
+	if len(name) > maxTarName {
+		return tooLong(name)
+	}
 	in := w.tree.find(ino)
 	h := header(in)
 	h.Typeflag = tar.TypeDir
@@ -123,7 +125,7 @@ func (w *tarWriter) dir(name string, ino uint64) error {
 // node writes a file or a symlink.
 func (w *tarWriter) node(name string, ino uint64) error {
 	if len(name) > maxTarName {
-		return &fs.PathError{Op: "tar", Path: path.Base(name), Err: syscall.ENAMETOOLONG}
+		return tooLong(name)
 	}
 	in := w.tree.find(ino)
 	h := header(in)
@@ -144,6 +146,10 @@ func (w *tarWriter) node(name string, ino uint64) error {
 		return err
 	}
 	return w.content(in)
+}
+
+func tooLong(name string) error {
+	return &fs.PathError{Op: "tar", Path: name[:maxName] + "...", Err: syscall.ENAMETOOLONG}
 }
 
 func (w *tarWriter) content(in *inode) error {
