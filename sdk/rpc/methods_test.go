@@ -179,7 +179,7 @@ func everyMethod(t *testing.T, test func(t *testing.T, name string, m method)) {
 	}
 }
 
-func join(t *testing.T, r *recorder) (sdk.Runtime, sdk.Worker) {
+func join(t *testing.T, r sdk.Runtime) (sdk.Runtime, sdk.Worker) {
 	t.Helper()
 	rt := rpctest.Pair(t, r)
 	w, err := rt.Worker("w")
