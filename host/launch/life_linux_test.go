@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -286,6 +287,66 @@ func TestADeafPluginIsKilled(t *testing.T) {
 	if exit := p.State().LastExit; exit == nil || exit.Signal != "SIGKILL" {
 		t.Errorf("last exit %+v", exit)
 	}
+}
+
+func TestAPluginThatMissesTheEndOfStdinIsTerminated(t *testing.T) {
+	p, _ := launch(t, []string{"deaf=stdin"}, func(_ *Spec, o *Options) { o.StopGrace = time.Second })
+	session(t, p)
+	stop(t, p)
+	if exit := p.State().LastExit; exit == nil || exit.Code != 0 {
+		t.Errorf("last exit %+v", exit)
+	}
+}
+
+func TestADegradedPluginRecovers(t *testing.T) {
+	p, _ := launch(t, nil, func(_ *Spec, o *Options) { o.HealthMisses = 1000 })
+	s := session(t, p)
+	pid := p.State().PID
+	freeze(t, pid)
+	await(t, p, "degraded state", func(r Report) bool { return r.State == StateDegraded })
+	if again := session(t, p); again != s {
+		t.Errorf("a degraded plugin has another session: %+v", again)
+	}
+	if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if r := await(t, p, "recovery", func(r Report) bool { return r.State == StateReady }); r.Epoch != 1 || r.PID != pid {
+		t.Errorf("report %+v", r)
+	}
+}
+
+func TestManyCallers(t *testing.T) {
+	p, _ := launch(t, nil)
+	var callers sync.WaitGroup
+	for range 8 {
+		callers.Go(func() {
+			for last := uint64(0); ; {
+				s, err := p.Session(t.Context())
+				if err != nil {
+					if !errors.Is(err, ReasonStopped) {
+						t.Error(err)
+					}
+					return
+				}
+				if s.Epoch <= last {
+					t.Errorf("epoch %d after %d", s.Epoch, last)
+				}
+				last = s.Epoch
+				p.State()
+				<-s.Gone
+			}
+		})
+	}
+	for epoch := uint64(1); epoch <= 3; epoch++ {
+		await(t, p, "session", func(r Report) bool { return r.State == StateReady && r.Epoch == epoch })
+		if epoch < 3 {
+			p.Restart()
+		}
+	}
+	for range 3 {
+		callers.Go(func() { stop(t, p) })
+	}
+	callers.Wait()
 }
 
 func TestRestart(t *testing.T) {

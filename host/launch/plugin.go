@@ -126,7 +126,8 @@ func (r Report) unavailable() *Error {
 }
 
 // Restart ends the running process in the orderly way, if there is one, and starts a new one at once, also when the circuit
-// is open. It does not wait; Session gives the new session from now on. After Stop it does nothing.
+// is open; a start that is under way is finished first. It does not wait; Session gives the new session from now on. After
+// Stop it does nothing.
 func (p *Plugin) Restart() {
 	p.withdraw()
 	select {

@@ -207,7 +207,7 @@ func (p *Plugin) explain(ctx context.Context, proc *process, err error) *Error {
 		return p.withExit(e, proc, proc.stop(p.killCtx, p.opts.StopGrace))
 	case e.Reason == ReasonSilent:
 		return p.withExit(e, proc, proc.dump(p.killCtx, p.opts.DumpGrace))
-	case errors.Is(err, sdk.Unavailable) && e.Reason == ReasonCall && proc.endsWithin(attributeGrace):
+	case e.Reason == ReasonCall && (closed(proc.exited) || errors.Is(err, sdk.Unavailable)) && proc.endsWithin(attributeGrace):
 		e = &Error{Reason: ReasonDied, Message: fmt.Sprintf("it ended before it was ready, with %v (%s)", &proc.exit, e.Message), Cause: e.Cause}
 		return p.withExit(e, proc, nil)
 	}

@@ -16,15 +16,16 @@ import (
 func TestPluginsThatDoNotStart(t *testing.T) {
 	brief := func(_ *Spec, o *Options) { o.StartTimeout = time.Second }
 	for name, c := range map[string]struct {
-		mode   []string
-		change func(*Spec, *Options)
-		reason Reason
-		says   []string
+		mode    []string
+		change  func(*Spec, *Options)
+		reason  Reason
+		retried bool
+		says    []string
 	}{
 		"no such program":      {change: func(s *Spec, _ *Options) { s.Command = "./not-here" }, reason: ReasonNotFound, says: []string{"not-here (not there)"}},
 		"a directory":          {change: func(s *Spec, _ *Options) { s.Command = "/tmp/" }, reason: ReasonNotExecutable, says: []string{"not a regular file"}},
-		"dies at start":        {mode: []string{"exit"}, reason: ReasonDied, says: []string{"exit code 3", "no licence found in /etc/licence"}},
-		"hangs at start":       {mode: []string{"hang"}, change: brief, reason: ReasonSilent, says: []string{"handshake", "1s", "about to hang"}},
+		"dies at start":        {mode: []string{"exit"}, reason: ReasonDied, retried: true, says: []string{"exit code 3", "no licence found in /etc/licence"}},
+		"hangs at start":       {mode: []string{"hang"}, change: brief, reason: ReasonSilent, retried: true, says: []string{"handshake", "1s", "about to hang"}},
 		"prints garbage":       {mode: []string{"print=hello world"}, reason: ReasonHandshake, says: []string{`"hello world"`, "no handshake"}},
 		"prints an empty line": {mode: []string{"print="}, reason: ReasonHandshake, says: []string{"no handshake"}},
 		"closes stdout":        {mode: []string{"close-stdout"}, reason: ReasonHandshake, says: []string{"closed its stdout"}},
@@ -37,12 +38,14 @@ func TestPluginsThatDoNotStart(t *testing.T) {
 		"no cookie": {mode: []string{"no-cookie"}, reason: ReasonDied, says: []string{"exit code 64", "a host starts it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			once := func(_ *Spec, o *Options) { o.OpenAfter = 1 }
-			changes := []func(*Spec, *Options){once}
-			if c.change != nil {
-				changes = append(changes, c.change)
-			}
-			p, _ := launch(t, c.mode, changes...)
+			p, _ := launch(t, c.mode, func(s *Spec, o *Options) {
+				if c.change != nil {
+					c.change(s, o)
+				}
+				if c.retried {
+					o.OpenAfter = 1 // else tried again: the others never are
+				}
+			})
 			err := failure(t, p)
 			if err.Reason != c.reason {
 				t.Errorf("reason %s, want %s", err.Reason, c.reason)

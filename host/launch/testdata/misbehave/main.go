@@ -66,8 +66,10 @@ func main() {
 				panic(err)
 			}
 			fmt.Fprintf(os.Stderr, "child %d\n", child.Process.Pid)
-		case "deaf": // to the end of stdin and to SIGTERM
-			later(func(sdk.Config) { signal.Ignore(syscall.SIGTERM) })
+		case "deaf": // to the end of stdin and to SIGTERM; value stdin: to that only
+			if value != "stdin" {
+				later(func(sdk.Config) { signal.Ignore(syscall.SIGTERM) })
+			}
 			r, w, err := os.Pipe()
 			if err != nil {
 				panic(err)
