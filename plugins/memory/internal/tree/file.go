@@ -58,10 +58,10 @@ func (n *Namespace) open(cwd, name string, flag int, perm fs.FileMode) (*File, e
 	if exclusive {
 		how = followNever
 	}
-	s, err := n.find(cwd, name, how)
+	s := newSearch(n, cwd, name)
+	s.file = create
+	err := s.run(how)
 	switch {
-	case create && s.slash && s.name != "" && (err == nil || s.rest == ""):
-		err = syscall.EISDIR
 	case create && s.missing(err):
 		err = s.create(perm, exclusive)
 	case err == nil:

@@ -46,6 +46,7 @@ type search struct {
 	dots  string
 	slash bool // a slash followed the last name
 	hops  int  // symlinks followed
+	file  bool // a file is to be made: a slash behind the last name is EISDIR
 	node  place
 }
 
@@ -128,6 +129,9 @@ func (s *search) next(f follow) (link string, err error) {
 		s.name = name
 		if len(name) > maxName {
 			return "", syscall.ENAMETOOLONG
+		}
+		if last && s.slash && s.file {
+			return "", syscall.EISDIR
 		}
 		node, err := s.ns.step(s.dir(), name)
 		if err != nil {
