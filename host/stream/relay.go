@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,6 +84,9 @@ func Relay(
 	both, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	fail := func(err error) {
+		if ctx.Err() != nil { // whatever a side made of it
+			err = contextError(ctx)
+		}
 		p.fail(err)
 		end(err)
 	}
@@ -93,8 +97,9 @@ func Relay(
 	var watch, run sync.WaitGroup
 	watch.Go(func() { watchRelay(p, opts, stats, fail, sides) })
 	run.Go(func() {
-		if err := src(both, writeEnd{p}); err != nil {
-			fail(&SideError{Side: Source, Err: err})
+		err := src(both, writeEnd{p})
+		if err != nil || both.Err() != nil { // a source that was told to stop has not written all, whatever it says
+			fail(&SideError{Side: Source, Err: cmp.Or(err, both.Err())})
 			return
 		}
 		p.finish()
