@@ -430,6 +430,7 @@ func (c *Container) sealOutput(ctx context.Context, name, id string) (*Artifact,
 	if err := c.h.putVolume(ctx, row); err != nil {
 		return nil, err
 	}
+	c.h.fault("output-registered")
 	c.h.index.AddVolume(row.Worker, a.ID, row.Bytes)
 	return a, nil
 }

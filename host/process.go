@@ -179,6 +179,7 @@ func (c *Container) send(ctx context.Context, p *Process, spec sdk.ProcessSpec, 
 		sent = true
 		c.h.fault("start-send")
 		last = conn.StartProcess(ctx, c.id, spec)
+		c.h.fault("start-sent")
 		switch {
 		case last == nil:
 			return nil

@@ -1,0 +1,223 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slipway-run/slipway/host/config"
+	"github.com/slipway-run/slipway/plugins/memory"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// testTiming makes verdicts that take minutes in use come within a test.
+var testTiming = config.Timing{MissingGrace: 300 * time.Millisecond, WorkerGone: 3 * time.Second, Stalled: time.Second}
+
+// testConfig names one plugin with workers.
+func testConfig(workers ...string) *config.Config {
+	c := &config.Config{Plugins: []config.Plugin{{Name: "memory", Command: "slipway-memory"}}, Timing: testTiming}
+	for _, w := range workers {
+		c.Workers = append(c.Workers, config.Worker{Name: w, Plugin: "memory"})
+	}
+	return c
+}
+
+// newMemory is a memory runtime inside the test.
+func newMemory(t testing.TB, workers ...string) *memory.Runtime {
+	t.Helper()
+	rt := memory.New(workers, memory.Options{})
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		if err := rt.Close(ctx); err != nil {
+			t.Errorf("close memory: %v", err)
+		}
+	})
+	return rt
+}
+
+// openHost opens a host on a runtime inside the test, and waits until it is ready.
+func openHost(t testing.TB, rt sdk.Runtime, opts Options, workers ...string) *Host {
+	t.Helper()
+	if rt != nil {
+		opts.Runtimes = map[string]sdk.Runtime{"memory": rt}
+	}
+	return openConfig(t, testConfig(workers...), opts)
+}
+
+func openConfig(t testing.TB, cfg *config.Config, opts Options) *Host {
+	t.Helper()
+	if opts.StateDir == "" {
+		opts.StateDir = t.TempDir()
+	}
+	if testing.Verbose() {
+		opts.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	h, err := Open(t.Context(), cfg, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeTestHost(t, h) })
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if err := h.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func closeTestHost(t testing.TB, h *Host) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	if err := h.Close(ctx); err != nil {
+		t.Errorf("close host: %v", err)
+	}
+}
+
+// script runs a shell script as an owner's main process.
+func script(t testing.TB, h *Host, owner, text string) *Process {
+	t.Helper()
+	p, err := tryScript(t, h, owner, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func tryScript(t testing.TB, h *Host, owner, text string) (*Process, error) {
+	t.Helper()
+	c, err := h.Container(t.Context(), owner, ContainerRequest{})
+	if err != nil {
+		return nil, err
+	}
+	return c.Start(t.Context(), MainProcess, ProcessRequest{Path: "sh", Args: []string{"-c", text}})
+}
+
+// waitOutcome waits for the end of a process.
+func waitOutcome(t testing.TB, p *Process) Outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	o, err := p.Wait(ctx)
+	if err != nil {
+		t.Fatalf("process %s has not ended: %v", p.ID(), err)
+	}
+	return o
+}
+
+// output reads all that is stored of an ended process: the bytes of both streams, and the gaps as "<gap from-to>".
+func output(t testing.TB, p *Process) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	out, err := readAll(ctx, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func readAll(ctx context.Context, p *Process) (string, error) {
+	r, err := p.Output(0)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	var b strings.Builder
+	for {
+		rec, err := r.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			return b.String(), nil
+		}
+		if err != nil {
+			return b.String(), err
+		}
+		if rec.GapTo > 0 {
+			b.WriteString("<gap>")
+		}
+		b.Write(rec.Data)
+	}
+}
+
+// overlay is a runtime of one worker whose answers a test can replace. Each hook gets the number of the call, from 1, and
+// what makes the real one.
+type overlay struct {
+	sdk.Runtime
+	hooks hooks
+}
+
+type hooks struct {
+	mu     sync.Mutex
+	calls  map[string]int
+	start  func(n int, real func() error) error
+	follow func(n int, real func() error) error
+	list   func(n int, real func() error) error
+	create func(n int, real func() error) error
+	status func(n int, s *sdk.Status)
+	tokens map[sdk.Token]bool // of the starts that were asked for
+}
+
+func (o *overlay) Worker(name string) (sdk.Worker, error) {
+	w, err := o.Runtime.Worker(name)
+	return &overlaid{Worker: w, hooks: &o.hooks}, err
+}
+
+type overlaid struct {
+	sdk.Worker
+	hooks *hooks
+}
+
+func (h *hooks) count(call string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.calls == nil {
+		h.calls = make(map[string]int)
+	}
+	h.calls[call]++
+	return h.calls[call]
+}
+
+func (h *hooks) run(call string, hook func(int, func() error) error, real func() error) error {
+	n := h.count(call)
+	if hook == nil {
+		return real()
+	}
+	return hook(n, real)
+}
+
+func (w *overlaid) Status(ctx context.Context) (sdk.Status, error) {
+	s, err := w.Worker.Status(ctx)
+	n := w.hooks.count("status")
+	if w.hooks.status != nil {
+		w.hooks.status(n, &s)
+	}
+	return s, err
+}
+
+func (w *overlaid) CreateContainer(ctx context.Context, s sdk.ContainerSpec, p func(sdk.Progress)) error {
+	return w.hooks.run("create", w.hooks.create, func() error { return w.Worker.CreateContainer(ctx, s, p) })
+}
+
+func (w *overlaid) StartProcess(ctx context.Context, c sdk.ContainerID, s sdk.ProcessSpec) error {
+	w.hooks.mu.Lock()
+	if w.hooks.tokens == nil {
+		w.hooks.tokens = make(map[sdk.Token]bool)
+	}
+	w.hooks.tokens[s.Token] = true
+	w.hooks.mu.Unlock()
+	return w.hooks.run("start", w.hooks.start, func() error { return w.Worker.StartProcess(ctx, c, s) })
+}
+
+func (w *overlaid) FollowProcess(ctx context.Context, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+	return w.hooks.run("follow", w.hooks.follow, func() error { return w.Worker.FollowProcess(ctx, c, p, from, f) })
+}
+
+func (w *overlaid) ListContainers(ctx context.Context, f sdk.Filter, emit func(sdk.ContainerInfo) error) error {
+	return w.hooks.run("list", w.hooks.list, func() error { return w.Worker.ListContainers(ctx, f, emit) })
+}

@@ -1,0 +1,119 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/slipway-run/slipway"
+
+// layers says which packages of this module each package may import, beside itself. "x/..." stands for x and all below it. Tests may
+// import more: those of a package that is not listed under testLayers only what the package may.
+var layers = map[string][]string{
+	"sdk":                         {},
+	"sdk/proto":                   {},
+	"sdk/internal/pb":             {},
+	"sdk/rpc":                     {"sdk", "sdk/internal/pb"},
+	"sdk/rpc/rpctest":             {"sdk", "sdk/rpc"},
+	"sdk/rpc/internal/...":        {"sdk", "sdk/rpc"},
+	"conformance":                 {"sdk/...", "host/launch"},
+	"conformance/...":             {"sdk/...", "host/launch", "conformance/..."},
+	"plugins/memory":              {"sdk/...", "plugins/memory/internal/..."},
+	"plugins/memory/cmd":          {"sdk/...", "plugins/memory", "plugins/memory/internal/..."},
+	"plugins/memory/internal/...": {"sdk", "plugins/memory/internal/..."},
+	"host":                        {"sdk/...", "host/config", "host/job", "host/launch", "host/pool", "host/stream", "host/spool", "host/store", "host/reap"},
+	"host/config":                 {"sdk"},
+	"host/job":                    {"sdk"},
+	"host/launch":                 {"sdk", "sdk/rpc"},
+	"host/launch/testdata/...":    {"sdk", "sdk/rpc"},
+	"host/pool":                   {"sdk"},
+	"host/reap":                   {"sdk"},
+	"host/spool":                  {"sdk"},
+	"host/store":                  {},
+	"host/stream":                 {"sdk"},
+	"cmd/host":                    {"sdk/...", "host/...", "conformance/..."},
+	"examples/...":                {"sdk/...", "host"},
+}
+
+// testLayers says what tests may import beside that.
+var testLayers = []string{"plugins/memory", "sdk/...", "host/launch"}
+
+// TestLayers holds the import table: a star around sdk and host, never a mesh.
+func TestLayers(t *testing.T) {
+	if _, err := exec.LookPath("go"); err != nil {
+		t.Fatal("the go command is needed to list the packages: ", err)
+	}
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", module+"/...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p struct {
+			ImportPath                         string
+			Imports, TestImports, XTestImports []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+		allowed, ok := rule(name)
+		if !ok {
+			t.Errorf("%s: no line in the table of layers", name)
+			continue
+		}
+		check(t, name, "imports", p.Imports, allowed)
+		tests := append(slices.Clone(testLayers), allowed...)
+		check(t, name, "in its tests imports", append(p.TestImports, p.XTestImports...), tests)
+		if name == "sdk" {
+			for _, i := range p.Imports {
+				if strings.Contains(strings.Split(i, "/")[0], ".") {
+					t.Errorf("sdk imports %s: it may import the standard library only", i)
+				}
+			}
+		}
+	}
+}
+
+// rule finds the line for a package: its own, or else the longest that covers it.
+func rule(name string) ([]string, bool) {
+	if r, ok := layers[name]; ok {
+		return r, true
+	}
+	best, found := "", false
+	for pattern := range layers {
+		if covers(pattern, name) && len(pattern) >= len(best) {
+			best, found = pattern, true
+		}
+	}
+	return layers[best], found
+}
+
+func covers(pattern, name string) bool {
+	tree, ok := strings.CutSuffix(pattern, "/...")
+	if !ok {
+		return pattern == name
+	}
+	return name == tree || strings.HasPrefix(name, tree+"/")
+}
+
+func check(t *testing.T, name, how string, imports, allowed []string) {
+	t.Helper()
+	for _, i := range imports {
+		other, ours := strings.CutPrefix(i, module+"/")
+		if !ours || other == name {
+			continue
+		}
+		if !slices.ContainsFunc(allowed, func(p string) bool { return covers(p, other) }) {
+			t.Errorf("%s %s %s, which the table of layers does not allow", name, how, other)
+		}
+	}
+}

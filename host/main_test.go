@@ -1,0 +1,16 @@
+package host
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// TestMain runs the tests, or is a host in a process of its own for one of them.
+func TestMain(m *testing.M) {
+	if text := os.Getenv(childEnv); text != "" {
+		os.Exit(runChild(text))
+	}
+	goleak.VerifyTestMain(m)
+}

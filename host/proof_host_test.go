@@ -1,0 +1,214 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/slipway-run/slipway/host/job"
+)
+
+// childEnv makes this test binary a host: it holds a childSpec.
+const childEnv = "SLIPWAY_TEST_HOST"
+
+// childSpec is what a host in a process of its own shall do: run a job, and die by SIGKILL at a point.
+type childSpec struct {
+	Plugin, Socket, State, Run, Input, Output string
+	Point                                     string // empty: none
+	Nth                                       int
+}
+
+// childResult is what such a host says at its end.
+type childResult struct {
+	Steps  map[string]string
+	Output string // of the step "work"
+	Err    string
+}
+
+// point is a place in the host where the child dies. Each is somewhere around a change on the worker.
+type point struct {
+	name string
+	nth  int
+}
+
+// points are those around create, start, output, exit, seal and destroy, in the order of a run.
+var points = []point{
+	{"claimed", 1}, {"volume-intent", 1}, {"volume-made", 1}, {"volume-intent", 2}, {"volume-made", 2}, {"volume-intent", 3}, {"volume-made", 3},
+	{"container-intent", 1}, {"container-made", 1}, {"container-ready", 1},
+	{"start-intent", 1}, {"start-send", 1}, {"start-sent", 1}, {"started", 1},
+	{"output", 1}, {"output", 2}, {"output", 7}, {"exit", 1}, {"exit-stored", 1},
+	{"destroy-intent", 1}, {"destroyed", 1}, {"output-sealed", 1}, {"output-registered", 1},
+	{"claimed", 2}, {"container-made", 2}, {"start-send", 2}, {"exit-stored", 2}, {"destroyed", 2},
+}
+
+const proofJob = `
+job "proof" {
+  input "text" {}
+  step "work" {
+    inputs  = { text = input.text }
+    outputs = ["made"]
+    run {
+      path = "sh"
+      args = ["-ec", "for i in $(seq 1 200); do echo \"line $i\"; sleep 0.002; done; cat text/in.txt > made/out.txt; echo done"]
+    }
+  }
+  step "after" {
+    inputs  = { made = step.work.made }
+    outputs = ["copy"]
+    run {
+      path = "sh"
+      args = ["-ec", "cp made/out.txt copy/out.txt"]
+    }
+  }
+  output "copy" { from = step.after.copy }
+}
+`
+
+// runChild is the main of the host in a process of its own.
+func runChild(text string) int {
+	var spec childSpec
+	if err := json.Unmarshal([]byte(text), &spec); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 2
+	}
+	res := childRun(spec)
+	if err := json.NewEncoder(os.Stdout).Encode(res); err != nil {
+		return 2
+	}
+	return 0
+}
+
+func childRun(spec childSpec) (res childResult) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	j, diags := job.Parse([]byte(proofJob), "proof.hcl")
+	if diags.HasErrors() {
+		return childResult{Err: diags.Error()}
+	}
+	var seen atomic.Int64
+	opts := Options{StateDir: spec.State, Launch: restless(), fault: func(at string) {
+		if at != spec.Point {
+			return
+		}
+		if seen.Add(1) == int64(spec.Nth) {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err == nil {
+				select {} // until it takes effect
+			}
+		}
+	}}
+	h, err := Open(ctx, worldConfig(spec.Plugin, spec.Socket, "m"), opts)
+	if err != nil {
+		return childResult{Err: err.Error()}
+	}
+	defer func() {
+		if err := h.Close(ctx); err != nil {
+			res.Err += err.Error()
+		}
+	}()
+	if err := h.Ready(ctx); err != nil {
+		return childResult{Err: err.Error()}
+	}
+	var work *Process
+	result, err := h.Run(ctx, RunRequest{ID: spec.Run, Job: j, Inputs: map[string]string{"text": spec.Input},
+		Outputs: map[string]string{"copy": spec.Output}, Force: true, Events: func(e Event) {
+			if e.Kind == EventStarted && e.Step == "work" {
+				work = e.Process
+			}
+		}})
+	if err != nil {
+		return childResult{Err: err.Error()}
+	}
+	res.Steps = make(map[string]string)
+	for _, s := range result.Steps {
+		res.Steps[s.Step] = s.Summary()
+	}
+	if work != nil {
+		res.Output, err = readAll(ctx, work)
+		if err != nil {
+			res.Err = err.Error()
+		}
+	}
+	return res
+}
+
+// startHost runs a host in a process of its own to its end, and tells whether it was killed.
+func startHost(t *testing.T, spec childSpec) (childResult, bool) {
+	t.Helper()
+	text, err := json.Marshal(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err = cmd.Run()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		if exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
+			return childResult{}, true
+		}
+	}
+	if err != nil {
+		t.Fatalf("host in a process of its own: %v\n%s", err, errs.String())
+	}
+	var res childResult
+	if err := json.Unmarshal([]byte(out.String()), &res); err != nil {
+		t.Fatalf("%v in %q", err, out.String())
+	}
+	return res, false
+}
+
+// TestHostKilledAtEveryPoint kills a host with SIGKILL at each point around create, start, output, exit, seal and destroy, with a world
+// behind it. A second host on the same state directory brings the same run to its end: every step ran once, no byte of its
+// output is lost or doubled, its output is right, and nothing is left on the worker.
+func TestHostKilledAtEveryPoint(t *testing.T) {
+	plugin := memoryPlugin(t)
+	input := t.TempDir()
+	if err := os.WriteFile(filepath.Join(input, "in.txt"), []byte("content\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var want strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&want, "line %d\n", i+1)
+	}
+	want.WriteString("done\n")
+	for _, at := range points {
+		t.Run(fmt.Sprintf("%s-%d", at.name, at.nth), func(t *testing.T) {
+			t.Parallel()
+			world := startWorld(t, "m")
+			spec := childSpec{Plugin: plugin, Socket: world.socket, State: t.TempDir(), Run: "proof", Input: input,
+				Output: filepath.Join(t.TempDir(), "out"), Point: at.name, Nth: at.nth}
+			if _, killed := startHost(t, spec); !killed {
+				t.Fatal("the point was not reached")
+			}
+			startedBefore := world.starts()
+			spec.Point = ""
+			res, _ := startHost(t, spec)
+			if res.Err != "" || res.Steps["work"] != "succeeded" || res.Steps["after"] != "succeeded" {
+				t.Fatalf("the second host: %+v", res)
+			}
+			if n := world.starts(); n != 2 {
+				t.Errorf("%d starts of 2 steps, %d of them by the first host", n, startedBefore)
+			}
+			if res.Output != want.String() {
+				t.Errorf("output of %d bytes, want %d: %.200q", len(res.Output), want.Len(), res.Output)
+			}
+			got, err := os.ReadFile(filepath.Join(spec.Output, "out.txt"))
+			if err != nil || string(got) != "content\n" {
+				t.Errorf("output file %q, %v", got, err)
+			}
+			if left := world.left(t, "m"); len(left) > 0 {
+				t.Errorf("left on the worker: %q", left)
+			}
+		})
+	}
+}

@@ -1,0 +1,125 @@
+package host
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slipway-run/slipway/host/config"
+	"github.com/slipway-run/slipway/host/launch"
+	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/rpc"
+)
+
+// buildMemory builds the real plugin, once for all tests.
+var buildMemory = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "slipway-host-test-")
+	if err != nil {
+		return "", err
+	}
+	file := filepath.Join(dir, "slipway-memory")
+	out, err := exec.Command("go", "build", "-o", file, "github.com/slipway-run/slipway/plugins/memory/cmd").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build slipway-memory: %w\n%s", err, out)
+	}
+	return file, nil
+})
+
+func memoryPlugin(t testing.TB) string {
+	t.Helper()
+	file, err := buildMemory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// testWorld is a memory that outlives plugin and host: it lives in the test, which counts what was started on it. Plugins
+// reach it by its socket, through a real subprocess.
+type testWorld struct {
+	*overlay
+	socket string
+}
+
+func startWorld(t testing.TB, worker string) *testWorld {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sw") // short: a socket's path is
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &testWorld{overlay: &overlay{Runtime: newMemory(t, worker)}, socket: filepath.Join(dir, "w.sock")}
+	lis, err := net.Listen("unix", w.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() {
+		served <- rpc.ServeOn(ctx, lis, sdk.PluginInfo{Name: "memory", Version: "test"}, w.overlay, rpc.ServeOptions{})
+	}()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-served; err != nil && ctx.Err() == nil {
+			t.Errorf("world: %v", err)
+		}
+		os.RemoveAll(dir)
+	})
+	return w
+}
+
+// starts counts how many different starts were asked for: each has its own token.
+func (w *testWorld) starts() int {
+	w.hooks.mu.Lock()
+	defer w.hooks.mu.Unlock()
+	return len(w.hooks.tokens)
+}
+
+// left lists what is on the worker.
+func (w *testWorld) left(t testing.TB, worker string) []string {
+	t.Helper()
+	conn, err := w.Runtime.Worker(worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	err = conn.ListContainers(t.Context(), sdk.Filter{}, func(i sdk.ContainerInfo) error {
+		left = append(left, "container "+string(i.ID))
+		return nil
+	})
+	if err == nil {
+		err = conn.ListVolumes(t.Context(), sdk.Filter{}, func(i sdk.VolumeInfo) error {
+			left = append(left, "volume "+string(i.ID))
+			return nil
+		})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+// worldConfig makes a host's configuration that reaches a world through the real plugin.
+func worldConfig(plugin, socket, worker string) *config.Config {
+	cfg, diags := config.Parse(fmt.Appendf(nil, `
+plugin "memory" {
+  command = %q
+  config { world = "unix:%s" }
+}
+worker %q { plugin = "memory" }
+`, plugin, socket, worker), "test.hcl")
+	if diags.HasErrors() {
+		panic(diags) // the test's own text
+	}
+	return cfg
+}
+
+// restless are launch options for plugins that are killed all the time.
+func restless() launch.Options {
+	return launch.Options{BackoffMin: time.Millisecond, BackoffMax: 5 * time.Millisecond, OpenAfter: 1 << 30, StopGrace: 10 * time.Second}
+}
