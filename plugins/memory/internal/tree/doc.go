@@ -9,12 +9,14 @@
 //
 // How it is built, from the bottom up:
 //
+//   - budget.go: what all trees together may take
 //   - radix.go: a persistent array, for a tree's inodes and a file's chunks
 //   - names.go: a persistent sorted map, for the names in a directory
 //   - inode.go, chunk.go: one file, directory or symlink; a file's bytes
 //   - tree.go, ops.go: the tree, its lock, and the operations on (directory, name)
 //   - namespace.go, walk.go, nsops.go, file.go: mounts, paths, open files
-//   - tarout.go, tarin.go: a tree as a tar stream and back
+//   - read.go: reading a tree by itself
+//   - tarout.go, tarin.go, tarops.go: a tree as a tar stream and back
 //
 // Every shared thing counts its holders: a holder writes in place what only it
 // holds, all the way from its root, and copies what it shares. The count is

@@ -129,8 +129,9 @@ func TestReadTarDamaged(t *testing.T) {
 	flip[512+100]++ // in the second header
 	liar := slices.Clone(archive(t, reg("g", "x")))
 	copy(liar[124:136], "77777777777\x00")
+	short := archive(t, reg("f", "1"))
 	for name, data := range map[string][]byte{
-		"empty": nil, "one byte": {1}, "in a header": whole[:700], "in a file": whole[:100000], "before the marker": whole[:end],
+		"before the marker, after padding": short[:1024], "empty": nil, "one byte": {1}, "in a header": whole[:700], "in a file": whole[:100000], "before the marker": whole[:end],
 		"after a file of zeros": whole[:end-512], "garbage": bytes.Repeat([]byte("garbage!"), 200), "header flipped": flip, "size lies": liar,
 		"gzip": append([]byte{0x1f, 0x8b}, make([]byte, 2000)...),
 	} {

@@ -33,7 +33,7 @@ func (t *Tree) relink(dir uint64, key string, ino uint64) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	old, err := t.replaced(dir, key)
-	if err != nil || old == ino {
+	if err != nil {
 		return err
 	}
 	if t.inodes.get(ino) == nil {
