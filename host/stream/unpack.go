@@ -139,6 +139,10 @@ func (p *unpacking) entry(h *tar.Header) error {
 		}
 		return nil
 	}
+	if h.Typeflag == tar.TypeLink && path.Clean(h.Linkname) == name { // tar writes this for what it was told to pack twice
+		_, err := p.root.Lstat(name)
+		return err
+	}
 	if parent := path.Dir(name); parent != "." {
 		if err := p.root.MkdirAll(parent, 0o777); err != nil {
 			return err
