@@ -20,7 +20,7 @@ var layers = map[string][]string{
 	"sdk/internal/pb":             {},
 	"sdk/rpc":                     {"sdk", "sdk/internal/pb"},
 	"sdk/rpc/rpctest":             {"sdk", "sdk/rpc"},
-	"sdk/rpc/internal/...":        {"sdk", "sdk/rpc"},
+	"sdk/rpc/internal/...":        {"sdk", "sdk/rpc", "sdk/rpc/internal/..."},
 	"conformance":                 {"sdk/...", "host/launch"},
 	"conformance/...":             {"sdk/...", "host/launch", "conformance/..."},
 	"plugins/memory":              {"sdk/...", "plugins/memory/internal/..."},

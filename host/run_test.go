@@ -1,0 +1,412 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slipway-run/slipway/host/config"
+	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// parseJob reads a job file's text.
+func parseJob(t testing.TB, text string) *job.Job {
+	t.Helper()
+	j, diags := job.Parse([]byte(text), "test.hcl")
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	return j
+}
+
+// tree writes files into a fresh directory.
+func tree(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// states gives each step's end.
+func states(res *RunResult) string {
+	var b strings.Builder
+	for _, s := range res.Steps {
+		fmt.Fprintf(&b, "%s=%s ", s.Step, s.State)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+// checkEmpty checks that a run has left nothing: no volume and no container, on the workers or in the store.
+func checkEmpty(t testing.TB, h *Host) {
+	t.Helper()
+	for _, w := range h.sortedWorkers() {
+		conn, err := w.acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = conn.ListContainers(t.Context(), sdk.Filter{}, func(i sdk.ContainerInfo) error {
+			t.Errorf("container %s is left on %s", i.ID, w.name)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = conn.ListVolumes(t.Context(), sdk.Filter{}, func(i sdk.VolumeInfo) error {
+			t.Errorf("volume %s is left on %s", i.ID, w.name)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	rows, err := h.volumes(t.Context(), store.VolumeFilter{})
+	if err != nil || len(rows) > 0 {
+		t.Errorf("rows of volumes are left: %+v, %v", rows, err)
+	}
+}
+
+// TestRunAcrossPlugins runs steps on two plugin processes, by tag, and one that joins what both made: content is streamed out of one
+// process into the other.
+func TestRunAcrossPlugins(t *testing.T) {
+	t.Parallel()
+	plugin := memoryPlugin(t)
+	cfg, diags := config.Parse(fmt.Appendf(nil, `
+plugin "one" { command = %[1]q }
+plugin "two" { command = %[1]q }
+worker "left" {
+  plugin = "one"
+  tags   = ["left"]
+}
+worker "right" {
+  plugin = "two"
+  tags   = ["right"]
+}
+`, plugin), "test.hcl")
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	h := openConfig(t, cfg, Options{})
+	in := tree(t, map[string]string{"a b.txt": "one\n", "dir/ü.txt": "two\n"})
+	out := filepath.Join(t.TempDir(), "out")
+	var mu sync.Mutex
+	streams := make(map[string]int)
+	res, err := h.Run(t.Context(), RunRequest{
+		Job: parseJob(t, `
+job "mixed" {
+  input "text" {}
+  step "l" {
+    tags    = ["left"]
+    inputs  = { text = input.text }
+    outputs = ["made"]
+    run {
+      path = "sh"
+      args = ["-ec", "cat 'text/a b.txt' > made/l.txt; chmod 751 made/l.txt; ln -s l.txt made/link"]
+    }
+  }
+  step "r" {
+    tags    = ["right"]
+    inputs  = { text = input.text }
+    outputs = ["made"]
+    run {
+      path = "sh"
+      args = ["-ec", "cat text/dir/ü.txt > made/r.txt"]
+    }
+  }
+  step "join" {
+    tags    = ["right"]
+    inputs  = {
+      l = step.l.made
+      r = step.r.made
+    }
+    outputs = ["all"]
+    run {
+      path = "sh"
+      args = ["-ec", "cp -a l/. all; cp r/r.txt all"]
+    }
+  }
+  output "all" { from = step.join.all }
+}`),
+		Inputs: map[string]string{"text": in}, Outputs: map[string]string{"all": out},
+		Events: func(e Event) {
+			if e.Kind == EventStreaming && e.Stream.Done {
+				mu.Lock()
+				streams[e.Stream.From+" to "+e.Stream.To]++
+				mu.Unlock()
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := states(res); got != "l=succeeded r=succeeded join=succeeded" {
+		for _, s := range res.Steps {
+			t.Log(s.Step, s.Summary())
+		}
+		t.Fatal(got)
+	}
+	for name, want := range map[string]string{"l.txt": "one\n", "r.txt": "two\n", "link": "one\n"} {
+		if got, err := os.ReadFile(filepath.Join(out, name)); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if fi, err := os.Lstat(filepath.Join(out, "l.txt")); err != nil || fi.Mode().Perm() != 0o751 {
+		t.Errorf("l.txt: %v, %v", fi, err)
+	}
+	if fi, err := os.Lstat(filepath.Join(out, "link")); err != nil || fi.Mode()&os.ModeSymlink == 0 {
+		t.Errorf("link: %v, %v", fi, err)
+	}
+	if streams["left to right"] != 1 || streams["local to left"]+streams["local to right"]+streams["right to left"] < 2 {
+		t.Errorf("streams: %v", streams)
+	}
+	checkEmpty(t, h)
+}
+
+// TestRunGoesOnBesideAFailure: a failed step stops only what needs it, and its code is told.
+func TestRunGoesOnBesideAFailure(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	res, err := h.Run(t.Context(), RunRequest{Job: parseJob(t, `
+job "partly" {
+  step "bad" {
+    outputs = ["x"]
+    run {
+      path = "sh"
+      args = ["-c", "exit 7"]
+    }
+  }
+  step "needs-bad" {
+    inputs = { x = step.bad.x }
+    run { path = "true" }
+  }
+  step "after" {
+    after = ["needs-bad"]
+    run { path = "true" }
+  }
+  step "missing" {
+    run { path = "no-such-program" }
+  }
+  step "good" {
+    run { path = "true" }
+  }
+}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "bad=failed needs-bad=skipped after=skipped missing=errored good=succeeded"
+	if got := states(res); got != want {
+		t.Fatalf("%s, want %s", got, want)
+	}
+	if code := res.Steps[0].Exit.Code; code != 7 {
+		t.Errorf("bad exited with %d", code)
+	}
+	if !errors.Is(res.Steps[3].Err, sdk.ReasonExecutableNotFound) {
+		t.Errorf("missing: %v", res.Steps[3].Err)
+	}
+	checkEmpty(t, h)
+}
+
+// TestRunEndings: a timeout and an interrupt end a step, which is told to end first, and leave nothing.
+func TestRunEndings(t *testing.T) {
+	t.Parallel()
+	text := func(extra string) string {
+		return `
+job "endless" {
+  step "s" {
+    ` + extra + `
+    outputs = ["o"]
+    run {
+      path = "sh"
+      args = ["-c", "trap 'echo told; exit 3' TERM; echo here; while true; do sleep 0.05; done"]
+    }
+  }
+}`
+	}
+	for _, c := range []struct {
+		name, extra string
+		interrupt   bool
+		want        StepState
+	}{
+		{"timeout", `timeout = "300ms"`, false, StepTimedOut},
+		{"interrupt", "", true, StepAborted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			h := openHost(t, newMemory(t, "m"), Options{}, "m")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			var p *Process
+			res, err := h.Run(ctx, RunRequest{Job: parseJob(t, text(c.extra)), Events: func(e Event) {
+				if e.Kind == EventStarted {
+					p = e.Process
+					if c.interrupt {
+						go func() { awaitText(t, p, "here"); cancel() }()
+					}
+				}
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := res.Steps[0].State; got != c.want {
+				t.Errorf("state %s, want %s (%v)", got, c.want, res.Steps[0].Err)
+			}
+			if out := output(t, p); out != "here\ntold\n" {
+				t.Errorf("output %q", out)
+			}
+			checkEmpty(t, h)
+		})
+	}
+}
+
+// awaitText waits until a process has written a text.
+func awaitText(t testing.TB, p *Process, text string) {
+	r, err := p.Output(0)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	var b strings.Builder
+	for !strings.Contains(b.String(), text) {
+		rec, err := r.Next(ctx)
+		if err != nil {
+			t.Errorf("waiting for %q after %q: %v", text, b.String(), err)
+			return
+		}
+		b.Write(rec.Data)
+	}
+}
+
+// TestOneContainerForAnOwner: many ask for one owner's container at once, and start its one process; there is one of each, and
+// every caller sees the same end.
+func TestOneContainerForAnOwner(t *testing.T) {
+	t.Parallel()
+	o := &overlay{Runtime: newMemory(t, "a", "b")}
+	h := openHost(t, o, Options{}, "a", "b")
+	var wg sync.WaitGroup
+	ids := make([]sdk.ContainerID, 50)
+	outputs := make([]string, len(ids))
+	for i := range ids {
+		wg.Go(func() {
+			c, err := h.Container(t.Context(), "owner", ContainerRequest{})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			ids[i] = c.id
+			p, err := c.Start(t.Context(), MainProcess, ProcessRequest{Path: "sh", Args: []string{"-c", "echo once"}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			waitOutcome(t, p)
+			outputs[i] = output(t, p)
+		})
+	}
+	wg.Wait()
+	for i := range ids {
+		if ids[i] != ids[0] || outputs[i] != "once\n" {
+			t.Fatalf("caller %d: container %s, output %q; the first had %s", i, ids[i], outputs[i], ids[0])
+		}
+	}
+	if n := o.hooks.calls["create"]; n != 1 {
+		t.Errorf("%d containers were created", n)
+	}
+	if n := len(o.hooks.tokens); n != 1 {
+		t.Errorf("%d starts", n)
+	}
+}
+
+// TestSeveralReaders: whoever reads a process's output gets all of it, at any pace, early or late.
+func TestSeveralReaders(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	p := script(t, h, "owner", "seq 1 50000")
+	var wg sync.WaitGroup
+	outs := make([]string, 4)
+	for i := range outs {
+		wg.Go(func() { outs[i] = output(t, p) })
+	}
+	wg.Wait()
+	waitOutcome(t, p)
+	late := output(t, p)
+	if !strings.HasPrefix(late, "1\n2\n") || !strings.HasSuffix(late, "49999\n50000\n") {
+		t.Fatalf("output %.20q", late)
+	}
+	for i, o := range outs {
+		if o != late {
+			t.Errorf("reader %d got %d bytes, want %d", i, len(o), len(late))
+		}
+	}
+}
+
+// TestRefusedRuns: what is wrong with a request is said before anything runs.
+func TestRefusedRuns(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	j := parseJob(t, `
+job "j" {
+  input "in" {}
+  step "s" {
+    inputs  = { in = input.in }
+    outputs = ["o"]
+    run { path = "true" }
+  }
+  output "o" { from = step.s.o }
+}`)
+	dir := t.TempDir()
+	full := tree(t, map[string]string{"x": ""})
+	for name, c := range map[string]struct {
+		req  RunRequest
+		want string
+	}{
+		"no input":        {RunRequest{}, `input "in" needs a directory`},
+		"missing dir":     {RunRequest{Inputs: map[string]string{"in": dir + "/no"}}, "no such file or directory"},
+		"unknown input":   {RunRequest{Inputs: map[string]string{"in": dir, "other": dir}}, `no input "other"`},
+		"unknown output":  {RunRequest{Inputs: map[string]string{"in": dir}, Outputs: map[string]string{"p": dir}}, `no output "p"`},
+		"target not free": {RunRequest{Inputs: map[string]string{"in": dir}, Outputs: map[string]string{"o": full}}, "not empty"},
+		"bad id":          {RunRequest{ID: "a b", Inputs: map[string]string{"in": dir}}, "owner"},
+	} {
+		c.req.Job = j
+		res, err := h.Run(t.Context(), c.req)
+		if err == nil || res != nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// TestEndedRun: the id of a run that has ended begins nothing.
+func TestEndedRun(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	req := RunRequest{ID: "r", Job: parseJob(t, `
+job "j" {
+  step "s" {
+    run { path = "true" }
+  }
+}`)}
+	if _, err := h.Run(t.Context(), req); err != nil {
+		t.Fatal(err)
+	}
+	_, err := h.Run(t.Context(), req)
+	if _, ok := errors.AsType[*RunEndedError](err); !ok {
+		t.Errorf("second run of the same id: %v", err)
+	}
+}
