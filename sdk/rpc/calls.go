@@ -48,10 +48,12 @@ func (c *calls) close() {
 	}
 }
 
-// wait waits for the last call to end, or for ctx.
-func (c *calls) wait(ctx context.Context) {
+// wait waits for the last call to end; it is false if ctx ends first.
+func (c *calls) wait(ctx context.Context) bool {
 	select {
 	case <-c.idle:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }

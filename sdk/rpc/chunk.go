@@ -174,14 +174,6 @@ func (w *chunkWriter) end(err error) {
 	}
 }
 
-// frame is one message of a stream of chunks, whatever its direction. The zero frame is of a kind that a newer peer
-// knows; it is skipped.
-type frame struct {
-	data    []byte
-	trailer *pb.Trailer
-	abort   *pb.Abort
-}
-
 // chunkReader puts a stream of chunks together again. It yields io.EOF only after a trailer that fits.
 type chunkReader struct {
 	recv   func() (frame, error)

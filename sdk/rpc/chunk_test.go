@@ -66,7 +66,7 @@ func FuzzChunks(f *testing.F) {
 				whole = tr.Bytes == int64(len(sent)) && tr.Crc32C == crc32.Checksum(sent, crc32.MakeTable(crc32.Castagnoli))
 			}
 			sent = append(sent, m.GetData()...)
-			return frame{data: m.GetData(), trailer: m.GetTrailer(), abort: m.GetAbort()}, nil
+			return frameIn(&m), nil
 		})
 		var got bytes.Buffer
 		buf := make([]byte, int(size)+1)

@@ -28,9 +28,7 @@ func (w *worker) StreamIn(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn,
 		return w.c.fail(ctx, err, header)
 	}
 
-	out := newChunkWriter(&w.c.buffers, func(p []byte) error {
-		return stream.Send(&pb.StreamInRequest{Frame: &pb.StreamInRequest_Data{Data: p}})
-	})
+	out := newChunkWriter(&w.c.buffers, func(p []byte) error { return stream.Send(chunkIn(p)) })
 	src := newSource(r, func(src *source) { sendAll(stream, out, src) })
 	var resp pb.StreamInResponse
 	err = stream.RecvMsg(&resp)
@@ -72,17 +70,13 @@ type onlyReader struct{ io.Reader }
 // StreamOut implements [sdk.Worker].
 func (w *worker) StreamOut(ctx context.Context, id sdk.VolumeID, out sdk.StreamOut, dst io.Writer) error {
 	r := &pb.StreamOutRequest{Worker: w.name, Volume: string(id), Path: []byte(out.Path), Encoding: out.Encoding}
-	return receiveChunks(ctx, w.c, w.c.data.StreamOut, r, dst, func(m *pb.StreamOutResponse) frame {
-		return frame{data: m.GetData(), trailer: m.GetTrailer()}
-	})
+	return receiveChunks(ctx, w.c, w.c.data.StreamOut, r, dst, frameOut)
 }
 
 // ReadFile implements [sdk.FileReader].
 func (w *worker) ReadFile(ctx context.Context, id sdk.VolumeID, path string, offset, length int64, dst io.Writer) error {
 	r := &pb.ReadFileRequest{Worker: w.name, Volume: string(id), Path: []byte(path), Offset: offset, Length: length}
-	return receiveChunks(ctx, w.c, w.c.data.ReadFile, r, dst, func(m *pb.ReadFileResponse) frame {
-		return frame{data: m.GetData(), trailer: m.GetTrailer()}
-	})
+	return receiveChunks(ctx, w.c, w.c.data.ReadFile, r, dst, frameFile)
 }
 
 // receiveChunks makes a call that answers with chunks and writes them to dst, whose error is returned unchanged.

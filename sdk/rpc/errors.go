@@ -62,7 +62,7 @@ func statusOf(e *sdk.Error, message string) error {
 	detail := &pb.Error{
 		Class:    enum,
 		Kind:     text(string(e.Kind)),
-		Id:       text(e.ID),
+		Id:       shorten(e.ID),
 		Reason:   text(string(e.Reason)),
 		Feature:  text(string(e.Feature)),
 		Position: int64(e.Position),
@@ -78,7 +78,7 @@ func statusOf(e *sdk.Error, message string) error {
 	return s.Err()
 }
 
-// maxErrorText bounds the words of an error: they travel in a header, twice, and gRPC bounds those.
+// maxErrorText bounds the words of an error, and an id in it: they travel in a header, and gRPC bounds those.
 const maxErrorText = 4 << 10
 
 func shorten(s string) string {

@@ -250,3 +250,39 @@ func TestPluginSeesItsReaderFail(t *testing.T) {
 		t.Errorf("plugin saw %v", seen)
 	}
 }
+
+// TestTextThatIsNoText gives what protobuf's strings cannot hold, where the contract's checks do not look.
+func TestTextThatIsNoText(t *testing.T) {
+	_, w := join(t, &recorder{})
+	ctx := t.Context()
+	for name, call := range map[string]func() error{
+		"image": func() error {
+			return w.CreateContainer(ctx, sdk.ContainerSpec{ID: "c", Token: "t", Image: sdk.Image{Ref: "\xff"}}, nil)
+		},
+		"user": func() error {
+			return w.StartProcess(ctx, "c", sdk.ProcessSpec{ID: "p", Token: "t", Path: "x", User: "\xff"})
+		},
+		"id":        func() error { return w.SealVolume(ctx, "\xff") },
+		"encoding":  func() error { return w.StreamIn(ctx, "v", sdk.StreamIn{Encoding: "\xff"}, strings.NewReader("")) },
+		"encoding2": func() error { return w.StreamOut(ctx, "v", sdk.StreamOut{Encoding: "\xff"}, io.Discard) },
+		"process":   func() error { return w.FollowProcess(ctx, "c", "\xff", 0, sdk.Follow{}) },
+		"filter": func() error {
+			return w.ListVolumes(ctx, sdk.Filter{Labels: map[string]string{"a": "\xff"}}, func(sdk.VolumeInfo) error { return nil })
+		},
+	} {
+		if err := call(); !errors.Is(err, sdk.Invalid) || !errors.Is(err, sdk.ReasonSpec) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if _, err := w.Status(ctx); err != nil {
+		t.Errorf("after all that: %v", err)
+	}
+}
+
+func TestRequestThatNoServerTakes(t *testing.T) {
+	_, w := join(t, &recorder{})
+	err := w.(sdk.PeerStreamer).PeerSend(t.Context(), "v", sdk.StreamOut{}, sdk.PeerTicket{Data: make([]byte, 4<<20)})
+	if !errors.Is(err, sdk.Invalid) || !errors.Is(err, sdk.ReasonTooLarge) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -76,10 +76,9 @@ func serveChild(s *server, stdin io.Reader, term <-chan os.Signal) error {
 		case <-term:
 			s.log.Debug("told to end by SIGTERM")
 		}
-		s.drain()
 		select {
 		case server := <-made:
-			server.Stop()
+			s.stop(server)
 		case <-ended:
 		}
 	})
@@ -143,16 +142,18 @@ func ServeOn(ctx context.Context, lis net.Listener, info sdk.PluginInfo, rt sdk.
 	}
 	s := newServer(info, log)
 	s.configured, s.runtime = true, rt
+	return s.serveOn(ctx, lis)
+}
+
+func (s *server) serveOn(ctx context.Context, lis net.Listener) error {
 	server := s.grpcServer(nil)
 	s.register(server)
-
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(lis) }()
 	var err error
 	select {
 	case <-ctx.Done():
-		s.drain()
-		server.Stop()
+		s.stop(server)
 		<-served
 	case err = <-served:
 		server.Stop()

@@ -14,8 +14,11 @@ import (
 	"github.com/slipway-run/slipway/sdk/internal/pb"
 )
 
-// drainTime is how long running calls may go on once the server was told to end.
-const drainTime = 5 * time.Second
+// How a server ends: running calls may go on for drainTime; then they are cut off and get stopTime to return.
+const (
+	drainTime = 5 * time.Second
+	stopTime  = time.Second
+)
 
 const servicePrefix = "/slipway.runtime.v1alpha1."
 
@@ -34,6 +37,7 @@ type server struct {
 	calls   *calls
 	handles *handles
 	buffers buffers
+	grace   time.Duration  // drainTime, but for tests
 	readers sync.WaitGroup // goroutines that a stream's end releases only after its handler has returned
 
 	mu         sync.Mutex
@@ -42,7 +46,7 @@ type server struct {
 }
 
 func newServer(info sdk.PluginInfo, log *slog.Logger) *server {
-	s := &server{info: info, log: log, calls: newCalls(), handles: newHandles()}
+	s := &server{info: info, log: log, calls: newCalls(), handles: newHandles(), grace: drainTime}
 	s.life, s.endLife = context.WithCancel(context.Background())
 	return s
 }
@@ -62,23 +66,35 @@ func (s *server) grpcServer(opts []grpc.ServerOption) *grpc.Server {
 	)...)
 }
 
-// drain takes no more calls, ends those that never end by themselves, and gives the others drainTime.
-func (s *server) drain() {
+// stop takes no more calls, ends those that never end by themselves, gives the others their time, and cuts off what is
+// left.
+func (s *server) stop(server *grpc.Server) {
 	s.calls.close()
 	s.endLife()
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	ctx, cancel := context.WithTimeout(context.Background(), s.grace)
 	defer cancel()
-	s.calls.wait(ctx)
+	if !s.calls.wait(ctx) {
+		server.Stop()
+		return
+	}
+	// The last answers may still be on their way. Streams that are not ours, such as go-plugin's own, never end.
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		server.GracefulStop()
+	}()
+	cut := time.AfterFunc(stopTime, server.Stop)
+	defer cut.Stop()
+	<-sent
 }
 
 // close ends what is left after the gRPC server was stopped. Calls that do not heed their context are left behind.
 func (s *server) close() error {
 	s.calls.close()
 	s.endLife()
-	ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+	ctx, cancel := context.WithTimeout(context.Background(), stopTime)
 	defer cancel()
-	s.calls.wait(ctx)
-	if ctx.Err() != nil {
+	if !s.calls.wait(ctx) {
 		s.log.Warn("calls are still running at the end; they ignore their context")
 		return nil
 	}

@@ -32,7 +32,7 @@ func (s *server) StreamIn(stream grpc.ClientStreamingServer[pb.StreamInRequest, 
 
 	in := newChunkReader(func() (frame, error) {
 		r, err := stream.Recv()
-		return frame{data: r.GetData(), trailer: r.GetTrailer(), abort: r.GetAbort()}, err
+		return frameIn(r), err
 	})
 	defer in.close()
 	err = w.StreamIn(stream.Context(), sdk.VolumeID(h.Volume), sdk.StreamIn{Path: string(h.Path), Encoding: h.Encoding}, in)
@@ -58,9 +58,7 @@ func (s *server) StreamOut(r *pb.StreamOutRequest, stream grpc.ServerStreamingSe
 	}
 	defer release()
 
-	out := newChunkWriter(&s.buffers, func(p []byte) error {
-		return stream.Send(&pb.StreamOutResponse{Frame: &pb.StreamOutResponse_Data{Data: p}})
-	})
+	out := newChunkWriter(&s.buffers, func(p []byte) error { return stream.Send(chunkOut(p)) })
 	defer out.abandon(io.ErrClosedPipe)
 	spec := sdk.StreamOut{Path: string(r.Path), Encoding: r.Encoding}
 	if err := w.StreamOut(stream.Context(), sdk.VolumeID(r.Volume), spec, out); err != nil {
@@ -90,9 +88,7 @@ func (s *server) ReadFile(r *pb.ReadFileRequest, stream grpc.ServerStreamingServ
 		return sdk.NewUnsupported(sdk.FeatureFileRead)
 	}
 
-	out := newChunkWriter(&s.buffers, func(p []byte) error {
-		return stream.Send(&pb.ReadFileResponse{Frame: &pb.ReadFileResponse_Data{Data: p}})
-	})
+	out := newChunkWriter(&s.buffers, func(p []byte) error { return stream.Send(chunkFile(p)) })
 	defer out.abandon(io.ErrClosedPipe)
 	if err := f.ReadFile(stream.Context(), sdk.VolumeID(r.Volume), string(r.Path), r.Offset, r.Length, out); err != nil {
 		return err
