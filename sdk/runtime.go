@@ -13,7 +13,8 @@ type Runtime interface {
 	Workers(ctx context.Context, emit func(WorkerEvent) error) error
 
 	// Worker gives the worker of that name. It is local: no call leaves the plugin. A name that Workers never
-	// reported is NotFound of a worker. The host closes what it got.
+	// reported is NotFound of a worker: at once, or, where the plugin is another process, from the worker's first call. The
+	// host closes what it got.
 	Worker(name string) (Worker, error)
 }
 

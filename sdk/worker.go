@@ -34,7 +34,8 @@ type Worker interface {
 	// StreamIn unpacks the tar archive that r yields below a path of an open volume. It has read r to its end when it
 	// returns nil. After any error the content is undefined. A sealed volume is FailedPrecondition with [ReasonSealed]; an
 	// archive that is damaged or leaves the volume is Invalid with [ReasonArchive]; one that can never fit is Invalid with
-	// [ReasonTooLarge], one that does not fit now is Exhausted.
+	// [ReasonTooLarge], one that does not fit now is Exhausted. When it returns an error, a Read may still be blocked; its
+	// result is thrown away.
 	StreamIn(ctx context.Context, id VolumeID, in StreamIn, r io.Reader) error
 
 	// StreamOut packs a path of a volume as a tar archive into w. A path that is not there is NotFound of a file, before

@@ -33,7 +33,7 @@ const (
 //
 // Bytes go in chunks of 256 KiB by custom, 1 MiB at most, empty ones being allowed; how they are cut means nothing. After the
 // last chunk comes a trailer. A stream without its trailer has failed, and so has one whose trailer does not fit: the
-// receiver then fails the call as CLASS_INTERNAL and throws away nothing by itself.
+// receiver then fails the call as CLASS_INTERNAL.
 type DataClient interface {
 	// StreamIn unpacks a tar archive below a path of an open volume. The client sends a header, chunks, and a trailer; or an
 	// abort in the place of the trailer if its own source failed. After any error the volume's content is undefined. A
@@ -55,8 +55,12 @@ type DataClient interface {
 	// The newest follower of a process wins whole; the older one ends with CLASS_FAILED_PRECONDITION and the reason superseded, and
 	// its acknowledgements no longer count. A position below what was acknowledged and dropped is
 	// CLASS_FAILED_PRECONDITION with the reason output-gap and the first position kept. Following an abandoned process
-	// delivers what there is and then ends with CLASS_FAILED_PRECONDITION and the reason abandoned. Cancelling the call leaves
-	// the process alone.
+	// delivers what there is and then ends with CLASS_FAILED_PRECONDITION and the reason abandoned. Following a process in a
+	// container that is destroyed ends with CLASS_NOT_FOUND of the container. Cancelling the call leaves the process alone.
+	//
+	// Output is one journal: exact per stream, in the order observed across streams, bytes and not lines. Only acknowledged
+	// bytes may be dropped; others are kept up to the process's spill, and beyond it as its when_full says. Every journalled
+	// byte comes before the exit, none after.
 	FollowProcess(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowProcessRequest, FollowProcessResponse], error)
 }
 
@@ -140,7 +144,7 @@ type Data_FollowProcessClient = grpc.BidiStreamingClient[FollowProcessRequest, F
 //
 // Bytes go in chunks of 256 KiB by custom, 1 MiB at most, empty ones being allowed; how they are cut means nothing. After the
 // last chunk comes a trailer. A stream without its trailer has failed, and so has one whose trailer does not fit: the
-// receiver then fails the call as CLASS_INTERNAL and throws away nothing by itself.
+// receiver then fails the call as CLASS_INTERNAL.
 type DataServer interface {
 	// StreamIn unpacks a tar archive below a path of an open volume. The client sends a header, chunks, and a trailer; or an
 	// abort in the place of the trailer if its own source failed. After any error the volume's content is undefined. A
@@ -162,8 +166,12 @@ type DataServer interface {
 	// The newest follower of a process wins whole; the older one ends with CLASS_FAILED_PRECONDITION and the reason superseded, and
 	// its acknowledgements no longer count. A position below what was acknowledged and dropped is
 	// CLASS_FAILED_PRECONDITION with the reason output-gap and the first position kept. Following an abandoned process
-	// delivers what there is and then ends with CLASS_FAILED_PRECONDITION and the reason abandoned. Cancelling the call leaves
-	// the process alone.
+	// delivers what there is and then ends with CLASS_FAILED_PRECONDITION and the reason abandoned. Following a process in a
+	// container that is destroyed ends with CLASS_NOT_FOUND of the container. Cancelling the call leaves the process alone.
+	//
+	// Output is one journal: exact per stream, in the order observed across streams, bytes and not lines. Only acknowledged
+	// bytes may be dropped; others are kept up to the process's spill, and beyond it as its when_full says. Every journalled
+	// byte comes before the exit, none after.
 	FollowProcess(grpc.BidiStreamingServer[FollowProcessRequest, FollowProcessResponse]) error
 	mustEmbedUnimplementedDataServer()
 }

@@ -119,7 +119,8 @@ type Error struct {
 	//
 	//	invalid: spec, path, image, archive, encoding, signal, config, too-large, user-not-found, executable-not-found,
 	//	  not-executable
-	//	failed precondition: abandoned, superseded, output-gap, in-use, sealed, not-sealed, creating, processes
+	//	failed precondition: abandoned, superseded, output-gap, in-use, sealed, not-sealed, creating, processes, dead,
+	//	  record-lost
 	//	exhausted: storage, memory
 	//	unavailable: plugin-gone
 	//	internal: panic

@@ -62,11 +62,12 @@ type WorkerClient interface {
 	// DestroyVolume removes and which is never listed as open. Cloning what is not sealed is CLASS_FAILED_PRECONDITION with the reason
 	// not-sealed, unless the worker has the feature clone.live.
 	CreateVolume(ctx context.Context, in *CreateVolumeRequest, opts ...grpc.CallOption) (*CreateVolumeResponse, error)
-	// SealVolume makes a volume read-only for ever. Idempotent. While a process lives in a container that mounts it
+	// SealVolume makes a volume read-only for ever. Idempotent; it may take as long as the content is big. While a process lives in a container that mounts it
 	// writable: CLASS_FAILED_PRECONDITION with the reason in-use.
 	SealVolume(ctx context.Context, in *SealVolumeRequest, opts ...grpc.CallOption) (*SealVolumeResponse, error)
 	// ListVolumes gives every volume that matches, in any order, with its labels; not those that a plugin made for its own
-	// use. What lives through the whole call is listed exactly once. Answers may be cut anywhere.
+	// use. What lives through the whole call is listed exactly once. Answers may be cut anywhere. Filtering by the label
+	// slipway.installation is cheap.
 	ListVolumes(ctx context.Context, in *ListVolumesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListVolumesResponse], error)
 	// DestroyVolume removes a volume and its content. Idempotent: one that is not there is a success.
 	DestroyVolume(ctx context.Context, in *DestroyVolumeRequest, opts ...grpc.CallOption) (*DestroyVolumeResponse, error)
@@ -76,12 +77,16 @@ type WorkerClient interface {
 	CreateContainer(ctx context.Context, in *CreateContainerRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[CreateContainerResponse], error)
 	// ListContainers is to containers what ListVolumes is to volumes.
 	ListContainers(ctx context.Context, in *ListContainersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListContainersResponse], error)
-	// DestroyContainer kills at once what runs in the container and removes it and what the plugin made for it. Idempotent.
+	// DestroyContainer kills at once what runs in the container and removes it and what the plugin made for it. It is done
+	// only when nothing of the container can write any more. Idempotent: one that is not there is a success.
 	DestroyContainer(ctx context.Context, in *DestroyContainerRequest, opts ...grpc.CallOption) (*DestroyContainerResponse, error)
 	// StartProcess starts one command and returns once that is recorded. An id and token that ran never runs again. A
-	// start that was CLASS_INVALID leaves no record.
+	// start that was CLASS_INVALID leaves no record. In a container that is gone but still listed:
+	// CLASS_FAILED_PRECONDITION with the reason dead. A container takes 4096 processes in its life; the next one is
+	// CLASS_FAILED_PRECONDITION with the reason processes.
 	StartProcess(ctx context.Context, in *StartProcessRequest, opts ...grpc.CallOption) (*StartProcessResponse, error)
-	// ListProcesses tells all processes of a container from the container's own record. Answers may be cut anywhere.
+	// ListProcesses tells all processes of a container from the container's own record. Answers may be cut anywhere. Where the
+	// container is gone and its record cannot be read: CLASS_FAILED_PRECONDITION with the reason record-lost.
 	ListProcesses(ctx context.Context, in *ListProcessesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListProcessesResponse], error)
 	// SignalProcess sends a signal to the leader's process group, KILL to the whole tree; at most once. After the exit it does
 	// nothing. A signal outside HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP is CLASS_INVALID.
@@ -350,11 +355,12 @@ type WorkerServer interface {
 	// DestroyVolume removes and which is never listed as open. Cloning what is not sealed is CLASS_FAILED_PRECONDITION with the reason
 	// not-sealed, unless the worker has the feature clone.live.
 	CreateVolume(context.Context, *CreateVolumeRequest) (*CreateVolumeResponse, error)
-	// SealVolume makes a volume read-only for ever. Idempotent. While a process lives in a container that mounts it
+	// SealVolume makes a volume read-only for ever. Idempotent; it may take as long as the content is big. While a process lives in a container that mounts it
 	// writable: CLASS_FAILED_PRECONDITION with the reason in-use.
 	SealVolume(context.Context, *SealVolumeRequest) (*SealVolumeResponse, error)
 	// ListVolumes gives every volume that matches, in any order, with its labels; not those that a plugin made for its own
-	// use. What lives through the whole call is listed exactly once. Answers may be cut anywhere.
+	// use. What lives through the whole call is listed exactly once. Answers may be cut anywhere. Filtering by the label
+	// slipway.installation is cheap.
 	ListVolumes(*ListVolumesRequest, grpc.ServerStreamingServer[ListVolumesResponse]) error
 	// DestroyVolume removes a volume and its content. Idempotent: one that is not there is a success.
 	DestroyVolume(context.Context, *DestroyVolumeRequest) (*DestroyVolumeResponse, error)
@@ -364,12 +370,16 @@ type WorkerServer interface {
 	CreateContainer(*CreateContainerRequest, grpc.ServerStreamingServer[CreateContainerResponse]) error
 	// ListContainers is to containers what ListVolumes is to volumes.
 	ListContainers(*ListContainersRequest, grpc.ServerStreamingServer[ListContainersResponse]) error
-	// DestroyContainer kills at once what runs in the container and removes it and what the plugin made for it. Idempotent.
+	// DestroyContainer kills at once what runs in the container and removes it and what the plugin made for it. It is done
+	// only when nothing of the container can write any more. Idempotent: one that is not there is a success.
 	DestroyContainer(context.Context, *DestroyContainerRequest) (*DestroyContainerResponse, error)
 	// StartProcess starts one command and returns once that is recorded. An id and token that ran never runs again. A
-	// start that was CLASS_INVALID leaves no record.
+	// start that was CLASS_INVALID leaves no record. In a container that is gone but still listed:
+	// CLASS_FAILED_PRECONDITION with the reason dead. A container takes 4096 processes in its life; the next one is
+	// CLASS_FAILED_PRECONDITION with the reason processes.
 	StartProcess(context.Context, *StartProcessRequest) (*StartProcessResponse, error)
-	// ListProcesses tells all processes of a container from the container's own record. Answers may be cut anywhere.
+	// ListProcesses tells all processes of a container from the container's own record. Answers may be cut anywhere. Where the
+	// container is gone and its record cannot be read: CLASS_FAILED_PRECONDITION with the reason record-lost.
 	ListProcesses(*ListProcessesRequest, grpc.ServerStreamingServer[ListProcessesResponse]) error
 	// SignalProcess sends a signal to the leader's process group, KILL to the whole tree; at most once. After the exit it does
 	// nothing. A signal outside HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP is CLASS_INVALID.
