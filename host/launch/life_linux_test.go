@@ -64,6 +64,12 @@ func TestAPluginThatBehaves(t *testing.T) {
 	if exit := p.State().LastExit; exit == nil || exit.Code != 0 {
 		t.Errorf("it was ended by force: %+v", exit)
 	}
+	lines, _ := l.snapshot()
+	for _, line := range lines {
+		if strings.Contains(line["msg"].(string), "SIGTERM") {
+			t.Errorf("the end of stdin was not enough: %v", line)
+		}
+	}
 	if _, err := p.Session(t.Context()); !errors.Is(err, ReasonStopped) || sdk.ClassOf(err) != sdk.Unavailable {
 		t.Errorf("Session after Stop: %v", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -127,12 +129,17 @@ func TestAnOpenCircuitIsClosedByRestart(t *testing.T) {
 	if n := p.State().Restarts; n != 2 {
 		t.Errorf("circuit opened after %d restarts, want 2", n)
 	}
+	p.Restart() // exits are counted anew
+	await(t, p, "circuit that opens again after three", func(r Report) bool { return r.State == StateOpen && r.Epoch > 3 })
+	if n := p.State().Epoch; n != 6 {
+		t.Errorf("circuit opened again at epoch %d, want 6", n)
+	}
 	if err := os.Remove(flag); err != nil {
 		t.Fatal(err)
 	}
 	p.Restart()
 	await(t, p, "session", func(r Report) bool { return r.State == StateReady })
-	if s := session(t, p); s.Epoch != 4 || s.Info.Name != "misbehave" || s.Info.Version != "1.2.3" {
+	if s := session(t, p); s.Epoch != 7 || s.Info.Name != "misbehave" || s.Info.Version != "1.2.3" {
 		t.Errorf("session: %+v", s)
 	}
 }
@@ -142,7 +149,7 @@ func TestAnOpenCircuitIsProbed(t *testing.T) {
 	if err := os.WriteFile(flag, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	p, _ := launch(t, []string{"exit-if=" + flag}, func(_ *Spec, o *Options) {
+	p, l := launch(t, []string{"exit-if=" + flag}, func(_ *Spec, o *Options) {
 		o.OpenAfter, o.OpenFor, o.StableAfter = 2, 50*time.Millisecond, 50*time.Millisecond
 	})
 	await(t, p, "failed probe", func(r Report) bool { return r.State == StateOpen && r.Epoch >= 3 })
@@ -150,7 +157,25 @@ func TestAnOpenCircuitIsProbed(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, p, "session after a probe", func(r Report) bool { return r.State == StateReady && r.Err == nil })
-	if r := p.State(); r.LastExit == nil || r.LastExit.Code != 4 {
+	r := p.State()
+	if r.LastExit == nil || r.LastExit.Code != 4 {
 		t.Errorf("last exit: %+v", r.LastExit)
+	}
+	opened := func() (n int) {
+		lines, _ := l.snapshot()
+		for _, line := range lines {
+			if line["msg"] == "plugin does not run; it is tried again now and then" {
+				n++
+			}
+		}
+		return n
+	}
+	before := opened()
+	if err := unix.Kill(r.PID, unix.SIGKILL); err != nil { // after stable times one exit is but one
+		t.Fatal(err)
+	}
+	await(t, p, "next session", func(next Report) bool { return next.State == StateReady && next.Epoch == r.Epoch+1 })
+	if n := opened(); n != before {
+		t.Error("one exit opened the circuit again")
 	}
 }
