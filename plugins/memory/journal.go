@@ -49,7 +49,6 @@ type journal struct {
 type follower struct {
 	generation int64
 	delivered  sdk.Position // Output was called for all before it
-	acked      sdk.Position // acknowledged by this call, or known to the caller from the beginning
 	ackless    bool         // no more acknowledgements will come
 	taken      int64        // what Taken was told
 	exited     bool         // Exit was called
@@ -241,7 +240,9 @@ func (j *journal) attach(from sdk.Position, with sdk.Follow) (*follower, sdk.Ope
 			Reason: sdk.ReasonOutputGap, Position: j.oldest,
 			Message: fmt.Sprintf("process %q: the output from position %d was acknowledged and dropped; follow from %d", j.process, from, j.oldest)}
 	}
-	f := &follower{delivered: from, acked: from, taken: j.stdin.taken}
+	j.acked = from // whoever follows from a position has all before it
+	j.drop(from)
+	f := &follower{delivered: from, taken: j.stdin.taken}
 	opened := sdk.Opened{State: sdk.ProcessRunning, Oldest: j.oldest, StdinTaken: j.stdin.taken}
 	if j.exit != nil {
 		opened.State = sdk.ProcessExited
@@ -292,10 +293,8 @@ func (j *journal) next(ctx context.Context, f *follower, with sdk.Follow) (tell 
 			f.exited = true
 			exit := *j.exit
 			return func() error { return tellExit(with, exit) }, nil
-		case f.exited && f.acked >= j.end:
-			j.acked = j.end // a tombstone from now on: the exit stays, the bytes go
-			j.drop(j.end)
-			return nil, nil
+		case f.exited && j.acked == j.end:
+			return nil, nil // only the exit is left: a tombstone
 		case f.exited && f.ackless:
 			return nil, nil // nothing can change any more; what was not acknowledged is kept
 		}
@@ -378,10 +377,9 @@ func (j *journal) receiveAcks(f *follower, acks <-chan sdk.Position, done <-chan
 func (j *journal) ack(f *follower, p sdk.Position) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.follower != f || p > f.delivered || p <= f.acked {
+	if j.follower != f || p > f.delivered || p <= j.acked {
 		return
 	}
-	f.acked = p
 	j.acked = p
 	j.drop(p)
 	j.changed.ring()

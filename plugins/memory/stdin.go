@@ -46,60 +46,40 @@ func (j *journal) readStdin(ctx context.Context, p []byte) (int, error) {
 // feed moves a follower's source into the process until either ends or the follower is no longer the one.
 func (j *journal) feed(f *follower, source io.Reader) {
 	buf := make([]byte, feedBytes)
-	for j.waitStdin(f) {
+	for j.takeStdin(f, nil, false) {
 		n, err := source.Read(buf)
-		for rest := buf[:n]; len(rest) > 0; {
-			if !j.waitStdin(f) {
-				return
-			}
-			rest = rest[j.takeStdin(f, rest):]
-		}
-		switch err {
-		case nil:
-		case io.EOF: // only the very value says the end
-			j.closeStdin(f)
+		end := err == io.EOF // only the very value says the end
+		if !j.takeStdin(f, buf[:n], end) {
 			return
-		default:
+		}
+		if err != nil {
 			j.failStdin(f, err)
 			return
 		}
 	}
 }
 
-// waitStdin waits for room and tells whether the follower may still feed.
-func (j *journal) waitStdin(f *follower) bool {
+// takeStdin takes all of p, and the end, as there is room, and tells whether the follower may go on to feed. It waits without
+// a context: detach and finish both ring, and one of them comes.
+func (j *journal) takeStdin(f *follower, p []byte, end bool) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	for j.follower == f && !j.stdin.closed {
-		if len(j.stdin.buffer) < stdinBytes {
-			return true
+	for {
+		if j.follower != f || j.stdin.closed {
+			return false // superseded, or nobody reads
 		}
-		// Without a context: detach and finish both ring, and one of them comes.
+		n := min(len(p), stdinBytes-len(j.stdin.buffer))
+		j.stdin.buffer = append(j.stdin.buffer, p[:n]...)
+		j.stdin.taken += int64(n)
+		p = p[n:]
+		j.stdin.closed = end && len(p) == 0
+		if n > 0 || j.stdin.closed {
+			j.changed.ring()
+		}
+		if len(p) == 0 {
+			return !j.stdin.closed
+		}
 		_ = j.changed.wait(context.Background(), &j.mu)
-	}
-	return false
-}
-
-// takeStdin takes what fits, from the newest follower only.
-func (j *journal) takeStdin(f *follower, p []byte) int {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.follower != f || j.stdin.closed {
-		return 0
-	}
-	n := min(len(p), stdinBytes-len(j.stdin.buffer))
-	j.stdin.buffer = append(j.stdin.buffer, p[:n]...)
-	j.stdin.taken += int64(n)
-	j.changed.ring()
-	return n
-}
-
-func (j *journal) closeStdin(f *follower) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.follower == f {
-		j.stdin.closed = true
-		j.changed.ring()
 	}
 }
 

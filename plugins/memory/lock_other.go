@@ -1,0 +1,9 @@
+//go:build !unix
+
+package memory
+
+import "errors"
+
+func lock(string) (unlock func(), err error) {
+	return nil, errors.New("worlds need a unix system")
+}

@@ -1,0 +1,121 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+
+	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/rpc"
+)
+
+// World serves a runtime on a unix socket until ctx ends: containers and processes then outlive plugins and hosts, which
+// come to it by the plugin's setting "world". It answers on ready once it can be reached. The socket is for its user alone;
+// one that a dead world left behind is replaced, that of a living one refused.
+func World(ctx context.Context, socket string, workers []string, opts Options, ready io.Writer) (err error) {
+	if len(workers) == 0 {
+		return errors.New("a world needs the name of a worker")
+	}
+	unlock, err := lock(socket + ".lock")
+	if err != nil {
+		return fmt.Errorf("world at %s: %w", socket, err)
+	}
+	defer unlock()
+	listener, err := listen(socket)
+	if err != nil {
+		return fmt.Errorf("world at %s: %w", socket, err)
+	}
+	defer os.Remove(socket)
+	info, err := pluginInfo()
+	if err != nil {
+		return err
+	}
+	runtime := New(workers, opts)
+	defer func() {
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeGrace)
+		defer cancel()
+		err = errors.Join(err, runtime.Close(ending))
+	}()
+	fmt.Fprintf(ready, "world at unix:%s with workers %q\n", socket, workers)
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	err = rpc.ServeOn(ctx, listener, info, runtime, rpc.ServeOptions{Log: log})
+	if ctx.Err() != nil {
+		return nil // told to end
+	}
+	return err
+}
+
+func pluginInfo() (sdk.PluginInfo, error) {
+	p := Plugin()
+	pluginSchema, err := sdk.SchemaOf(p.Config)
+	if err != nil {
+		return sdk.PluginInfo{}, err
+	}
+	workerSchema, err := sdk.SchemaOf(p.Worker)
+	return sdk.PluginInfo{
+		Name: p.Name, Version: p.Version, SDK: sdk.Version, PluginSchema: pluginSchema, WorkerSchema: workerSchema,
+	}, err
+}
+
+// listen makes the socket in a private directory first, so that nobody else ever finds it with wider permissions, and then
+// moves it to its place.
+func listen(socket string) (net.Listener, error) {
+	old, err := os.Lstat(socket)
+	if err == nil && old.Mode().Type() != fs.ModeSocket {
+		return nil, errors.New("there is something else at this path")
+	}
+	private, err := os.MkdirTemp(filepath.Dir(socket), ".w")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(private)
+	hidden := filepath.Join(private, "s")
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: hidden, Net: "unix"})
+	if err != nil {
+		return nil, err
+	}
+	listener.SetUnlinkOnClose(false)
+	if err = os.Chmod(hidden, 0o600); err == nil {
+		err = os.Rename(hidden, socket)
+	}
+	if err != nil {
+		listener.Close()
+		return nil, err
+	}
+	return listener, nil
+}
+
+// WorldCommand is the command line of a world: --socket PATH, --worker NAME as often as needed, --memory SIZE.
+func WorldCommand(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("slipway-memory world", flag.ContinueOnError)
+	var socket string
+	var workers []string
+	memory := sdk.Bytes(DefaultMemory)
+	flags.StringVar(&socket, "socket", "", "`path` of the unix socket to serve on")
+	flags.Func("worker", "`name` of a worker; may be given again", func(s string) error {
+		workers = append(workers, s)
+		return nil
+	})
+	flags.Func("memory", "limit of the data in all volumes, such as 64MiB (default 1GiB)", func(s string) (err error) {
+		memory, err = sdk.ParseBytes(s)
+		return err
+	})
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if socket == "" || flags.NArg() > 0 || memory == 0 {
+		return errors.New("usage: slipway-memory world --socket PATH --worker NAME [--worker NAME] [--memory SIZE]")
+	}
+	socket, err := filepath.Abs(socket)
+	if err != nil {
+		return err
+	}
+	return World(ctx, socket, workers, Options{Memory: int64(memory)}, os.Stdout)
+}
