@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -78,7 +77,7 @@ func ReplaceDir(ctx context.Context, target string, force bool, fill func(ctx co
 	if place, err = locate(target, force); err != nil {
 		return &TargetError{Target: target, Err: err}
 	}
-	if err := place.take(fresh, filepath.Join(temp, "old")); err != nil {
+	if err := place.take(fresh, filepath.Join(temp, "old"), force); err != nil {
 		return &TargetError{Target: target, Err: err}
 	}
 	return nil
@@ -87,8 +86,7 @@ func ReplaceDir(ctx context.Context, target string, force bool, fill func(ctx co
 // place is where a target is or will be.
 type place struct {
 	path  string // absolute; of the directory itself, not of a link to it
-	full  bool   // there is something in it
-	there bool
+	there bool   // already; and empty, unless force was asked for
 }
 
 func locate(target string, force bool) (place, error) {
@@ -131,14 +129,10 @@ func locate(target string, force bool) (place, error) {
 	if holdsWorkingDir(info) {
 		return place{}, ErrInUse
 	}
-	full, err := hasEntries(path)
-	if err != nil {
-		return place{}, err
+	if !force {
+		err = checkEmpty(path)
 	}
-	if full && !force {
-		return place{}, ErrNotEmpty
-	}
-	return place{path: path, there: true, full: full}, nil
+	return place{path: path, there: true}, err
 }
 
 // holdsWorkingDir tells whether the working directory is dir or below it.
@@ -159,17 +153,13 @@ func holdsWorkingDir(dir fs.FileInfo) bool {
 	}
 }
 
-func hasEntries(dir string) (bool, error) {
-	d, err := os.Open(dir)
+func checkEmpty(dir string) error {
+	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return false, bare(err)
+		return bare(err)
 	}
-	defer d.Close()
-	_, err = d.Readdirnames(1)
-	if errors.Is(err, io.EOF) {
-		return false, nil
-	}
-	return true, err
+	defer root.Close()
+	return mustBeEmpty(root)
 }
 
 // makeTemp makes a directory beside the place that only this user can enter.
@@ -181,17 +171,15 @@ func (p place) makeTemp() (string, error) {
 	return temp, nil
 }
 
-// take puts fresh into the place and what was there to old, which does not exist yet, or somewhere else beside fresh. After an error all is as it was.
-func (p place) take(fresh, old string) error {
+// take puts fresh into the place. With force, what was there goes to old, which does not exist yet, or to where fresh was; without, it
+// must still be empty. After an error all is as it was.
+func (p place) take(fresh, old string, force bool) error {
 	restore, err := movable(fresh)
 	if err != nil {
 		return err
 	}
-	if !p.full {
-		if err := os.Rename(fresh, p.path); err != nil {
-			return err
-		}
-		return restore(p.path)
+	if !p.there || !force {
+		return p.takeEmpty(fresh, restore)
 	}
 	keep, err := movable(p.path)
 	if err != nil {
@@ -199,6 +187,21 @@ func (p place) take(fresh, old string) error {
 	}
 	if err := exchange(fresh, p.path, old); err != nil {
 		return errors.Join(err, keep(p.path))
+	}
+	return restore(p.path)
+}
+
+func (p place) takeEmpty(fresh string, restore func(string) error) error {
+	if p.there {
+		if err := os.Remove(p.path); err != nil { // which no directory allows that has something in it
+			return err
+		}
+	}
+	if err := os.Rename(fresh, p.path); err != nil {
+		if p.there {
+			err = errors.Join(err, os.Mkdir(p.path, 0o777))
+		}
+		return err
 	}
 	return restore(p.path)
 }
