@@ -26,7 +26,7 @@ func (w *worker) FollowProcess(ctx context.Context, container sdk.ContainerID, p
 	if err != nil {
 		return w.c.fail(ctx, err, header)
 	}
-	f := &follower{follow: follow, stream: stream, acked: from, delivered: from}
+	f := &follower{follow: follow, stream: stream}
 	f.change.L = &f.mu
 	if err := f.send(header); err != nil && err != io.EOF { // io.EOF: the answer is there already
 		return w.c.fail(ctx, err, header)
@@ -60,13 +60,11 @@ type follower struct {
 
 	sending sync.Mutex // gRPC takes one sender at a time
 
-	mu        sync.Mutex
-	change    sync.Cond
-	acked     sdk.Position
-	delivered sdk.Position
-	sent      int64 // of stdin, over all followers
-	taken     int64
-	over      bool
+	mu     sync.Mutex
+	change sync.Cond
+	sent   int64 // of stdin, over all followers
+	taken  int64
+	over   bool
 }
 
 func (f *follower) send(m *pb.FollowProcessRequest) error {
@@ -147,32 +145,20 @@ func (f *follower) output(in []*pb.Record) error {
 	for i, r := range in {
 		records[i] = recordFromPB(r)
 	}
-	to := records[len(records)-1].End()
-	f.mu.Lock()
-	f.delivered = max(f.delivered, to)
-	f.mu.Unlock()
 	if f.follow.Output != nil {
 		if err := f.follow.Output(records); err != nil {
 			return err
 		}
 	}
 	if f.follow.Acks == nil {
-		f.ack(to)
+		f.ack(records[len(records)-1].End())
 	}
 	return nil
 }
 
-// ack ignores what is smaller than the last, or beyond what was delivered. If it cannot be sent, the call has ended.
+// ack leaves it to the plugin's side to ignore what means nothing. If it cannot be sent, the call has ended.
 func (f *follower) ack(p sdk.Position) {
-	f.mu.Lock()
-	ok := p > f.acked && p <= f.delivered
-	if ok {
-		f.acked = p
-	}
-	f.mu.Unlock()
-	if ok {
-		_ = f.send(&pb.FollowProcessRequest{Frame: &pb.FollowProcessRequest_Ack{Ack: int64(p)}})
-	}
+	_ = f.send(&pb.FollowProcessRequest{Frame: &pb.FollowProcessRequest_Ack{Ack: int64(p)}})
 }
 
 // forwardAcks ends with the call.

@@ -104,7 +104,7 @@ func methods() map[string][]method {
 		}}},
 		"FollowProcess": {{follow}},
 		"Workers": {{func(ctx context.Context, r *recorder, rt sdk.Runtime, _ sdk.Worker) ([]any, []any, []any, error) {
-			many := sdk.WorkerEvent{Kind: sdk.WorkerSnapshot, Workers: slices.Repeat(filled[[]sdk.WorkerInfo](), 500)}
+			many := sdk.WorkerEvent{Kind: sdk.WorkerSnapshot, Workers: slices.Repeat(filled[[]sdk.WorkerInfo](), 2000)}
 			none := sdk.WorkerEvent{Kind: sdk.WorkerSnapshot}
 			remove := sdk.WorkerEvent{Kind: sdk.WorkerRemove, Workers: filled[[]sdk.WorkerInfo]()[:1]}
 			r.answer.events = []sdk.WorkerEvent{none, many, remove}
