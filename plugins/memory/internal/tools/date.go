@@ -24,7 +24,7 @@ func (t *tool) zone() *time.Location {
 }
 
 func date(t *tool) int {
-	given, args := t.options("ud:r:RI:", map[string]rune{"utc": 'u', "universal": 'u', "date": 'd', "reference": 'r', "rfc-email": 'R', "iso-8601": 'Z'}, 1)
+	given, args := t.options("ud:r:RI::", map[string]rune{"utc": 'u', "universal": 'u', "date": 'd', "reference": 'r', "rfc-email": 'R', "iso-8601": 'I'}, 1)
 	at, zone := time.Now(), t.zone()
 	format := "%a %b %e %H:%M:%S %Z %Y"
 	for _, o := range given {
@@ -48,11 +48,9 @@ func date(t *tool) int {
 			at = info.ModTime()
 		case 'R':
 			format = "%a, %d %b %Y %H:%M:%S %z"
-		case 'Z':
-			format = "%Y-%m-%d"
 		case 'I':
 			switch o.value {
-			case "date":
+			case "", "date":
 				format = "%Y-%m-%d"
 			case "seconds":
 				format = "%Y-%m-%dT%H:%M:%S%:z"

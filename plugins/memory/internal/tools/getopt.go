@@ -9,8 +9,8 @@ type option struct {
 }
 
 // options parses the arguments as getopt_long does. short has the flags, each
-// followed by ":" if it takes a value; a leading "+" ends options at the first
-// operand. long maps long names to flags. An unknown option ends the tool with
+// followed by ":" if it takes a value and by "::" if it takes one only attached to
+// it; a leading "+" ends options at the first operand. long maps long names to flags. An unknown option ends the tool with
 // the status bad.
 func (t *tool) options(short string, long map[string]rune, bad int) (given []option, operands []string) {
 	return t.parse(t.Args, short, long, bad)
@@ -28,8 +28,8 @@ func (t *tool) parse(args []string, short string, long map[string]rune, bad int)
 		case strings.HasPrefix(arg, "--"):
 			name, value, has := strings.Cut(arg[2:], "=")
 			flag := t.longFlag(name, long, bad)
-			takes := takesValue(short, flag)
-			if takes && !has {
+			takes, optional := takesValue(short, flag)
+			if takes && !has && !optional {
 				if len(args) == 0 {
 					t.die(bad, "option --%s needs a value", name)
 				}
@@ -47,11 +47,12 @@ func (t *tool) parse(args []string, short string, long map[string]rune, bad int)
 				if flag == ':' || !strings.ContainsRune(short, flag) {
 					t.die(bad, "invalid option -- %s", quote(string(flag)))
 				}
-				if !takesValue(short, flag) {
+				takes, optional := takesValue(short, flag)
+				if !takes {
 					given = append(given, option{flag, ""})
 					continue
 				}
-				if rest == "" {
+				if rest == "" && !optional {
 					if len(args) == 0 {
 						t.die(bad, "option -%c needs a value", flag)
 					}
@@ -69,9 +70,13 @@ func (t *tool) parse(args []string, short string, long map[string]rune, bad int)
 	return given, operands
 }
 
-func takesValue(short string, flag rune) bool {
+func takesValue(short string, flag rune) (takes, optional bool) {
 	i := strings.IndexRune(short, flag)
-	return i >= 0 && i+1 < len(short) && short[i+1] == ':'
+	if i < 0 {
+		return false, false
+	}
+	rest := short[i+1:]
+	return strings.HasPrefix(rest, ":"), strings.HasPrefix(rest, "::")
 }
 
 // longFlag finds a long option by its name or an unambiguous start of it.

@@ -67,10 +67,16 @@ func Table() map[string]Func {
 	for name, f := range map[string]func(*tool) int{
 		"true":  func(*tool) int { return 0 },
 		"false": func(*tool) int { return 1 },
-		"echo":  echo, "yes": yes, "pwd": pwd, "sleep": sleep, "seq": seq, "basename": basename, "dirname": dirname,
-		"cat": cat, "tee": tee, "head": head, "tail": tail, "wc": wc,
-		"mkdir": mkdir, "rmdir": rmdir, "rm": rm, "touch": touch, "chmod": chmod, "ln": ln, "readlink": readlink, "realpath": readlink, "mktemp": mktemp,
-		"cp": cp, "mv": mv, "ls": ls, "date": date, "printf": printf,
+
+		"echo": echo, "printf": printf, "yes": yes, "seq": seq, "pwd": pwd, "sleep": sleep, "date": date,
+		"basename": basename, "dirname": dirname, "test": test, "[": test, "expr": expr,
+		"env": env, "printenv": printenv, "xargs": xargs, "find": find,
+		"cat": cat, "tac": tac, "tee": tee, "head": head, "tail": tail, "wc": wc,
+		"sort": sortLines, "uniq": uniq, "comm": comm, "cut": cut, "paste": paste, "tr": tr, "rev": rev,
+		"grep": grep, "egrep": grep, "fgrep": grep, "sed": sed, "awk": awk,
+		"mkdir": mkdir, "rmdir": rmdir, "rm": rm, "touch": touch, "chmod": chmod, "ln": ln, "cp": cp, "mv": mv, "ls": ls, "stat": stat,
+		"readlink": readlink, "realpath": readlink, "mktemp": mktemp,
+		"sha1sum": sha1sum, "sha256sum": sha256sum, "sha512sum": sha512sum,
 	} {
 		table[name] = newFunc(f)
 	}
