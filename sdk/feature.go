@@ -21,6 +21,7 @@ const (
 	FeatureTarXattrs    Feature = "tar.xattrs"     // archives keep extended attributes
 	FeatureTarSparse    Feature = "tar.sparse"     // archives keep holes
 	FeatureTarDevices   Feature = "tar.devices"    // archives keep device nodes
+	FeatureVolatile     Feature = "volatile"       // all that is made dies with the plugin's process: nothing is left to clean up
 	FeatureTarDirTimes  Feature = "tar.dir-mtimes" // archives keep directories' modification times
 
 	// These belong to optional interfaces, each in the file of its name.
