@@ -3,8 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"path"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +21,7 @@ func (a *app) execCommand() *cobra.Command {
 	var step job.Step
 	var stdin bool
 	c := &cobra.Command{
-		Use:   "exec [flags] -- COMMAND [ARG...]",
+		Use:   "exec [flags] [--] COMMAND [ARG...]",
 		Short: "Run one command in a fresh container",
 		Example: `  slipway exec -- echo hello
   slipway exec -i src=. -o out=./out -- sh -c 'wc -l src/* > out/lines'`,
@@ -30,6 +30,12 @@ func (a *app) execCommand() *cobra.Command {
 			req, format, err := flags.request()
 			if err != nil {
 				return err
+			}
+			if step.Dir != "" && !path.IsAbs(step.Dir) {
+				return usageError{fmt.Errorf("--dir %s: want an absolute path, such as %s", step.Dir, path.Join(host.DefaultDir, step.Dir))}
+			}
+			if step.Timeout < 0 {
+				return usageError{fmt.Errorf("--timeout %s is negative", step.Timeout)}
 			}
 			step.Name, step.Tags = execStep, tags
 			step.Run = job.Run{Path: args[0], Args: args[1:]}
@@ -41,18 +47,19 @@ func (a *app) execCommand() *cobra.Command {
 				req.Stdin = a.in
 			}
 			res, err := a.execute(c.Context(), req, format, true)
-			return execError(res, err)
+			return a.execError(res, err)
 		},
 	}
 	flags.add(c)
 	f := c.Flags()
+	f.SetInterspersed(false) // what follows the command's name is the command's
 	f.StringArrayVarP(&env, "env", "e", nil, "`NAME=VALUE` for the command; may be repeated")
 	f.StringVar(&step.Dir, "dir", "", "absolute `path` where the command begins; default "+host.DefaultDir)
 	f.StringVar(&step.Runtime, "runtime", "", "plugin that must run it, by `name`")
 	f.StringVar(&step.Platform, "platform", "", "`platform` of the worker")
 	f.StringArrayVar(&tags, "tag", nil, "`tag` that the worker must have; may be repeated")
 	f.StringVar(&step.User, "user", "", "`user` to run as")
-	f.DurationVar(&step.Timeout, "timeout", time.Duration(0), "end the command after so long")
+	f.DurationVar(&step.Timeout, "timeout", 0, "end the command after so long")
 	f.BoolVar(&stdin, "stdin", false, "give this command's stdin to it")
 	return c
 }
@@ -86,26 +93,36 @@ func environment(values []string) (map[string]string, error) {
 }
 
 // execError makes exec exit with the command's own code.
-func execError(res *host.RunResult, err error) error {
-	var usage usageError
-	if errors.As(err, &usage) {
-		return err
-	}
+func (a *app) execError(res *host.RunResult, err error) error {
 	if err != nil {
+		if exitCode(err) == codeUsage {
+			return err
+		}
 		return codeError{err, codeExecFailed}
 	}
 	s := res.Steps[0]
-	switch {
-	case s.State == host.StepSucceeded:
+	switch s.State {
+	case host.StepSucceeded:
 		return nil
-	case s.State == host.StepFailed:
+	case host.StepFailed:
 		return codeError{errPrinted, s.Exit.Code}
-	case s.State == host.StepAborted:
-		return codeError{s.Err, codeInterrupted}
-	case errors.Is(s.Err, sdk.ReasonExecutableNotFound):
-		return codeError{s.Err, codeExecNotFound}
-	case errors.Is(s.Err, sdk.ReasonNotExecutable):
-		return codeError{s.Err, codeExecNotExecutable}
+	case host.StepAborted:
+		return codeError{errPrinted, codeInterrupted}
 	}
-	return codeError{s.Err, codeExecFailed}
+	err = errors.New(a.fate(s))
+	switch {
+	case errors.Is(s.Err, sdk.ReasonExecutableNotFound):
+		return codeError{err, codeExecNotFound}
+	case errors.Is(s.Err, sdk.ReasonNotExecutable):
+		return codeError{err, codeExecNotExecutable}
+	}
+	return codeError{err, codeExecFailed}
+}
+
+// fate says why a command did not come to an end of its own.
+func (a *app) fate(s host.StepResult) string {
+	if s.State == host.StepTimedOut {
+		return "the command timed out: " + s.Err.Error()
+	}
+	return a.words(s.Err)
 }

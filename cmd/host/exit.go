@@ -1,13 +1,10 @@
 package main
 
 import (
+	"context"
 	"errors"
-	"strings"
-
-	"github.com/hashicorp/hcl/v2"
 
 	"github.com/slipway-run/slipway/host"
-	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -19,6 +16,7 @@ const (
 	codeInternal    = 4
 	codeTimedOut    = 5
 	codeInterrupted = 130
+	codeClosed      = 141 // as if SIGPIPE had ended it
 
 	codeExecFailed        = 125
 	codeExecNotExecutable = 126
@@ -41,31 +39,40 @@ type codeError struct {
 
 func (e codeError) Unwrap() error { return e.error }
 
-func exitCode(err error) int {
+// end prints why a command failed, and gives the exit code. The cause is that of the command's context.
+func (a *app) end(cause, err error) int {
+	if broken, ok := errors.AsType[*outletError](cause); ok {
+		if broken.closed() {
+			return codeClosed
+		}
+		a.complain(broken)
+		return codeInternal
+	}
 	if err == nil {
 		return 0
 	}
+	if _, ok := errors.AsType[interrupted](cause); ok {
+		if errors.Is(err, context.Canceled) {
+			err = cause
+		}
+		a.complain(err)
+		return codeInterrupted
+	}
+	a.complain(err)
+	return exitCode(err)
+}
+
+func exitCode(err error) int {
 	if e, ok := errors.AsType[codeError](err); ok {
 		return e.code
 	}
 	var usage usageError
 	var bad *host.ConfigError
-	if errors.As(err, &usage) || errors.As(err, &bad) || errors.Is(err, sdk.Invalid) {
+	var over *host.RunEndedError
+	if errors.As(err, &usage) || errors.As(err, &bad) || errors.As(err, &over) || errors.Is(err, sdk.Invalid) {
 		return codeUsage
 	}
 	return codeInternal
-}
-
-// describe gives the text for an error, with the lines of a configuration that it is about.
-func describe(err error) string {
-	if errors.Is(err, errPrinted) {
-		return ""
-	}
-	return "slipway: " + strings.TrimSpace(err.Error())
-}
-
-func (a *app) writeDiagnostics(diags hcl.Diagnostics) {
-	config.WriteDiagnostics(a.err, diags, nil, false)
 }
 
 // stepsCode is the exit code for the results of a run: the worst of them.
@@ -82,12 +89,13 @@ func stepsCode(steps []host.StepResult) int {
 	}
 	for _, r := range rank {
 		for _, s := range steps {
-			if s.State == r.state {
-				if r.state == host.StepErrored && errors.Is(s.Err, sdk.Invalid) {
-					return codeUsage
-				}
-				return r.code
+			if s.State != r.state {
+				continue
 			}
+			if r.state == host.StepErrored && errors.Is(s.Err, sdk.Invalid) {
+				return codeUsage
+			}
+			return r.code
 		}
 	}
 	return 0

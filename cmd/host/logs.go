@@ -5,25 +5,28 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
+	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-run/slipway/host"
-	"github.com/slipway-run/slipway/host/spool"
 )
 
 func (a *app) logsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "logs RUN [STEP...]",
-		Short: "Show what the steps of a run wrote, also while it runs elsewhere",
+		Short: "Show what the steps of a run wrote, so far if it still runs",
 		Args:  cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if a.stateDir == "" {
 				return usageError{errors.New("logs needs --state DIR: a run without one leaves no records")}
 			}
 			r, err := host.OpenRecords(c.Context(), a.stateDir)
+			if errors.Is(err, fs.ErrNotExist) {
+				return usageError{fmt.Errorf("%s is no state directory: %w", a.stateDir, err)}
+			}
 			if err != nil {
 				return err
 			}
@@ -41,69 +44,69 @@ func (a *app) logs(ctx context.Context, r *host.Records, run string, only []stri
 		return err
 	}
 	if len(steps) == 0 {
-		runs, err := r.Runs(ctx)
-		if err != nil {
-			return err
-		}
-		return usageError{fmt.Errorf("no step of run %q was started; runs in %s: %s", run, a.stateDir, strings.Join(runs, ", "))}
+		return a.noSteps(ctx, r, run)
 	}
-	names := make(map[string]bool)
+	var names []string
 	for _, s := range steps {
-		names[s.Step] = true
+		names = append(names, s.Step)
 	}
-	wanted := make(map[string]bool)
 	for _, o := range only {
-		if !names[o] {
-			return usageError{fmt.Errorf("run %q has no step %q that was started", run, o)}
+		if !slices.Contains(names, o) {
+			return usageError{fmt.Errorf("step %s of run %s was not started: those that were are %s", o, run, strings.Join(names, ", "))}
 		}
-		wanted[o] = true
 	}
-	v := newView(ctx, a.out, a.err, sortedNames(names))
-	enc := json.NewEncoder(a.out)
+	text := newStepsView(a, names)
 	for _, s := range steps {
-		if len(only) > 0 && !wanted[s.Step] {
+		if len(only) > 0 && !slices.Contains(only, s.Step) {
 			continue
 		}
-		if err := a.stepLog(ctx, r, s, v, enc); err != nil {
+		var to sink = text.output(s.Step)
+		if a.format == formatJSON {
+			to = jsonSink{&jsonView{enc: json.NewEncoder(a.out)}, s.Step}
+		}
+		if err := stepLog(ctx, r, s, to); err != nil {
 			return fmt.Errorf("output of step %s: %w", s.Step, err)
 		}
+		if a.format == formatText {
+			text.note(s.Step, recorded(s))
+		}
 	}
-	return v.finish()
+	return nil
 }
 
-func (a *app) stepLog(ctx context.Context, r *host.Records, s host.StepRecord, v *view, enc *json.Encoder) (err error) {
+func (a *app) noSteps(ctx context.Context, r *host.Records, run string) error {
+	runs, err := r.Runs(ctx)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(runs, run) {
+		return usageError{fmt.Errorf("no step of run %s was started", run)}
+	}
+	if len(runs) == 0 {
+		return usageError{fmt.Errorf("there is no run %s, nor any other in %s", run, a.stateDir)}
+	}
+	return usageError{fmt.Errorf("there is no run %s: those in %s are %s", run, a.stateDir, strings.Join(runs, ", "))}
+}
+
+func stepLog(ctx context.Context, r *host.Records, s host.StepRecord, to sink) (err error) {
 	rd, err := r.Output(s)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, rd.Close()) }()
-	next := func() (spool.Record, error) { return rd.Next(ctx) }
-	if a.format == formatJSON {
-		for {
-			rec, err := next()
-			if err != nil {
-				return endOfLog(err)
-			}
-			if err := enc.Encode(outputEvent(s.Step, rec)); err != nil {
-				return err
-			}
-		}
-	}
-	return endOfLog(v.copyRecords(s.Step, next))
+	copyRecords(ctx, to, rd)
+	return ctx.Err()
 }
 
-// endOfLog is nil where a log is at its end, or at what there is so far.
-func endOfLog(err error) error {
-	if errors.Is(err, io.EOF) || errors.Is(err, spool.ErrNoMore) {
-		return nil
+// recorded says how a step stands or ended.
+func recorded(s host.StepRecord) string {
+	switch {
+	case s.Exit != nil && s.Exit.Signal != "":
+		return fmt.Sprintf("ended by signal %s, on worker %s", s.Exit.Signal, s.Worker)
+	case s.Exit != nil:
+		return fmt.Sprintf("exit code %d, on worker %s", s.Exit.Code, s.Worker)
+	case s.Reason != "":
+		return fmt.Sprintf("%s on worker %s: %s", s.State, s.Worker, s.Reason)
 	}
-	return err
-}
-
-func sortedNames(m map[string]bool) []string {
-	var out []string
-	for k := range m {
-		out = append(out, k)
-	}
-	return out
+	return fmt.Sprintf("%s on worker %s", s.State, s.Worker)
 }

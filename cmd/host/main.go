@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
 )
 
@@ -14,16 +13,15 @@ import (
 var version = "dev"
 
 func main() {
-	a := &app{in: os.Stdin, out: os.Stdout, err: os.Stderr}
-	err := a.command().ExecuteContext(context.Background())
-	if err != nil {
-		a.printError(err)
-	}
-	os.Exit(exitCode(err))
+	os.Exit(slipway())
 }
 
-func (a *app) printError(err error) {
-	if text := describe(err); text != "" {
-		fmt.Fprintln(a.err, text)
-	}
+func slipway() int {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	hurry, stop := watchSignals(cancel)
+	defer stop()
+	a := &app{in: os.Stdin, out: newOutlet(os.Stdout, "stdout", cancel), err: newOutlet(os.Stderr, "stderr", cancel), hurry: hurry}
+	err := a.command().ExecuteContext(ctx)
+	return a.end(context.Cause(ctx), err)
 }

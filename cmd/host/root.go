@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,7 +19,10 @@ import (
 // app holds what all commands share.
 type app struct {
 	in       io.Reader
-	out, err io.Writer
+	out, err *outlet
+	hurry    <-chan struct{} // closed at the second interrupt
+
+	run string // id of the run that is shown, if there is one
 
 	configFile string
 	stateDir   string
@@ -35,14 +39,24 @@ func (a *app) command() *cobra.Command {
 		Long: `Slipway runs jobs and commands in containers. Runtimes are plugins that a configuration
 names; without one, everything runs in memory, by the plugin slipway-memory.
 
-Exit codes: 0 all went well; 1 a step's command failed; 2 a flag, file or input is wrong;
-3 a step is lost: it was started and nobody can tell how it ended; 4 something could not be
-run or written; 5 a step timed out; 130 interrupted. "slipway exec" exits with the command's
-own code, with 125 if Slipway failed, 126 if the command cannot be executed, 127 if there is
-no such command.`,
+Exit codes:
+    0  all went well
+    1  a step's command failed
+    2  a flag, a file or an input is wrong
+    3  a step is lost: it was started, and nobody can tell how it ended
+    4  something could not be run or written
+    5  a step timed out
+  130  interrupted, by SIGINT, SIGTERM or SIGHUP
+  141  nobody reads the output any more
+"slipway exec" exits with the command's own code, 128 and the number of the signal that ended
+it, or
+  125  Slipway could not run it to its end
+  126  the command cannot be executed
+  127  there is no such command`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          knownCommand,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetOut(a.out)
 	root.SetErr(a.err)
@@ -52,14 +66,11 @@ no such command.`,
 	f := root.PersistentFlags()
 	f.StringVarP(&a.configFile, "config", "c", os.Getenv("SLIPWAY_CONFIG"), "configuration `file` (SLIPWAY_CONFIG); without one, everything runs in memory")
 	f.StringVar(&a.stateDir, "state", os.Getenv("SLIPWAY_STATE"), "state `directory` to keep (SLIPWAY_STATE); without one, a temporary one")
-	f.StringVar(&a.logLevel, "log-level", "error", "how much to log to stderr: debug, info, warn, error")
+	f.StringVar(&a.logLevel, "log-level", levelNone, "how much to log to stderr, for finding faults: debug, info, warn, error, none")
 	root.AddCommand(a.runCommand(), a.execCommand(), a.logsCommand(), a.validateCommand(), a.pluginsCommand(), a.workersCommand(), a.versionCommand())
 	for _, c := range root.Commands() {
 		inner := c.Args
 		c.Args = func(c *cobra.Command, args []string) error {
-			if inner == nil {
-				return nil
-			}
 			if err := inner(c, args); err != nil {
 				return usageError{fmt.Errorf("%w: see %q", err, c.CommandPath()+" --help")}
 			}
@@ -67,6 +78,19 @@ no such command.`,
 		}
 	}
 	return root
+}
+
+// knownCommand refuses what is no command.
+func knownCommand(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	c.SuggestionsMinimumDistance = 2
+	hint := fmt.Sprintf("see %q", c.CommandPath()+" --help")
+	if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+		hint = "did you mean " + strings.Join(like, " or ") + "?"
+	}
+	return usageError{fmt.Errorf("there is no command %q: %s", args[0], hint)}
 }
 
 // formatFlag adds -o for commands that only print.
@@ -81,10 +105,16 @@ func (a *app) formatFlag(c *cobra.Command) {
 	}
 }
 
+// levelNone logs nothing: what concerns a person is told in any case.
+const levelNone = "none"
+
 func (a *app) logger() (*slog.Logger, error) {
+	if a.logLevel == levelNone {
+		return slog.New(slog.DiscardHandler), nil
+	}
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(a.logLevel)); err != nil {
-		return nil, usageError{fmt.Errorf("--log-level %s: the levels are debug, info, warn and error", a.logLevel)}
+		return nil, usageError{fmt.Errorf("--log-level %s: the levels are debug, info, warn, error and none", a.logLevel)}
 	}
 	return slog.New(slog.NewTextHandler(a.err, &slog.HandlerOptions{Level: level})), nil
 }
@@ -104,17 +134,32 @@ func (a *app) loadConfig() (*config.Config, error) {
 	return cfg, nil
 }
 
-// open opens an embedded host.
-func (a *app) open(ctx context.Context) (*host.Host, error) {
+// withHost runs f on an embedded host, once its plugins have told what they have or failed to. A positive patience bounds the wait
+// for those that are slow at it.
+func (a *app) withHost(ctx context.Context, patience time.Duration, f func(*host.Host) error) (err error) {
 	log, err := a.logger()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	cfg, err := a.loadConfig()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return host.Open(ctx, cfg, host.Options{StateDir: a.stateDir, Log: log, Version: version})
+	h, err := host.Open(ctx, cfg, host.Options{StateDir: a.stateDir, Log: log, Version: version})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeHost(ctx, h)) }()
+	rctx, cancel := ctx, context.CancelFunc(func() {})
+	if patience > 0 {
+		rctx, cancel = context.WithTimeout(ctx, patience)
+	}
+	err = h.Ready(rctx)
+	cancel()
+	if err != nil && (ctx.Err() != nil || patience <= 0) {
+		return err
+	}
+	return f(h)
 }
 
 // closeTime bounds the stopping of the plugins at the end of a command.
@@ -124,20 +169,4 @@ func closeHost(ctx context.Context, h *host.Host) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	return h.Close(ctx)
-}
-
-// pairs reads NAME=VALUE flags.
-func pairs(flag string, values []string) (map[string]string, error) {
-	out := make(map[string]string, len(values))
-	for _, v := range values {
-		name, value, ok := strings.Cut(v, "=")
-		if !ok || name == "" || value == "" {
-			return nil, usageError{fmt.Errorf("%s %s: want NAME=DIR", flag, v)}
-		}
-		if _, twice := out[name]; twice {
-			return nil, usageError{fmt.Errorf("%s %s is given twice", flag, name)}
-		}
-		out[name] = value
-	}
-	return out, nil
 }

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/host/launch"
+)
+
+// runFlags are what run and exec share.
+type runFlags struct {
+	inputs  []string
+	outputs []string // NAME=DIR, or one format
+	force   bool
+	id      string
+	grace   time.Duration
+}
+
+func (r *runFlags) add(c *cobra.Command) {
+	f := c.Flags()
+	f.StringArrayVarP(&r.inputs, "input", "i", nil, "`NAME=DIR`: the directory for an input; may be repeated")
+	f.StringArrayVarP(&r.outputs, "output", "o", nil, "`NAME=DIR`: where to put an output; may be repeated. Or a format: text or json")
+	f.BoolVar(&r.force, "force", false, "replace output directories that are not empty")
+	f.DurationVar(&r.grace, "grace", host.DefaultGrace, "how long an interrupted command may take to end by itself")
+}
+
+// request makes the request that the flags ask for, and finds the format among the outputs.
+func (r *runFlags) request() (req host.RunRequest, format string, err error) {
+	req = host.RunRequest{ID: r.id, Force: r.force, Grace: r.grace}
+	format = formatText
+	var outputs []string
+	for _, o := range r.outputs {
+		if strings.Contains(o, "=") {
+			outputs = append(outputs, o)
+			continue
+		}
+		if o != formatText && o != formatJSON {
+			return req, "", usageError{fmt.Errorf("-o %s: want NAME=DIR, text or json", o)}
+		}
+		format = o
+	}
+	if r.grace <= 0 {
+		return req, "", usageError{fmt.Errorf("--grace %s: want more than nothing", r.grace)}
+	}
+	if req.Inputs, err = pairs("-i", r.inputs); err != nil {
+		return req, "", err
+	}
+	req.Outputs, err = pairs("-o", outputs)
+	return req, format, err
+}
+
+// pairs reads NAME=DIR flags.
+func pairs(flag string, values []string) (map[string]string, error) {
+	out := make(map[string]string, len(values))
+	for _, v := range values {
+		name, value, ok := strings.Cut(v, "=")
+		if !ok || name == "" || value == "" {
+			return nil, usageError{fmt.Errorf("%s %s: want NAME=DIR", flag, v)}
+		}
+		if _, twice := out[name]; twice {
+			return nil, usageError{fmt.Errorf("%s %s is given twice", flag, name)}
+		}
+		out[name] = value
+	}
+	return out, nil
+}
+
+// execute opens a host, runs a job on it and shows what happens: plain is the output alone.
+func (a *app) execute(ctx context.Context, req host.RunRequest, format string, plain bool) (res *host.RunResult, err error) {
+	if req.ID == "" {
+		req.ID = host.NewRunID()
+	}
+	a.run, req.Kill = req.ID, a.hurry
+	err = a.withHost(ctx, 0, func(h *host.Host) error {
+		if err := a.usablePlugins(h); err != nil {
+			return err
+		}
+		var v view
+		switch {
+		case format == formatJSON:
+			v = newJSONView(a.out, req)
+		default:
+			v = newTextView(a, req, plain)
+		}
+		told := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			defer close(told)
+			if _, ok := errors.AsType[interrupted](context.Cause(ctx)); ok {
+				v.say("interrupted: ending what runs; interrupt again to kill it")
+			}
+		})
+		defer func() {
+			if !stop() {
+				<-told
+			}
+		}()
+		f := newFeed(v)
+		req.Events = f.put
+		var err error
+		res, err = h.Run(ctx, req)
+		f.finish()
+		v.end(res, err)
+		return err
+	})
+	return res, err
+}
+
+// usablePlugins stops what a wrong configuration would make of a run, and tells what cannot be used in it.
+func (a *app) usablePlugins(h *host.Host) error {
+	errs := failures(h)
+	if a.showConfigErrors(errs) {
+		return usageError{errPrinted}
+	}
+	if len(errs) == len(h.Plugins()) {
+		return errors.Join(errs...)
+	}
+	for _, err := range errs {
+		a.complain(err)
+	}
+	return nil
+}
+
+// failures tells why plugins do not run.
+func failures(h *host.Host) []error {
+	var errs []error
+	for _, p := range h.Plugins() {
+		if p.Err != nil && p.State != launch.StateReady && p.State != launch.StateDegraded {
+			errs = append(errs, p.Err)
+		}
+	}
+	return errs
+}
+
+// showConfigErrors shows what is wrong with plugins' settings, at the lines where it is, and tells whether there was any.
+func (a *app) showConfigErrors(errs []error) (any bool) {
+	for _, err := range errs {
+		if bad, ok := errors.AsType[*host.ConfigError](err); ok {
+			a.writeDiagnostics(bad.Diagnostics)
+			any = true
+		}
+	}
+	return any
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

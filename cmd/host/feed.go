@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/host/spool"
+)
+
+// view shows a run. Its methods may be called from many goroutines, and may block for as long as nobody reads what is shown.
+type view interface {
+	event(host.Event)
+	output(step string) sink                // what one step writes
+	say(text string)                        // something of slipway's own
+	end(res *host.RunResult, failure error) // the run is over; res may be nil
+}
+
+// sink shows what one step writes. It is used from one goroutine.
+type sink interface {
+	record(spool.Record)
+	end(failure error) // nil: that was all
+}
+
+// feed brings a run's events and the output of its steps to a view, at the view's own pace: however slowly it shows them, the run
+// goes on, for output waits in the spool and events are few. A step's end is shown after all of its output.
+type feed struct {
+	view view
+	work sync.WaitGroup
+
+	mu     sync.Mutex
+	events []host.Event
+	ring   chan struct{} // holds a token while there may be events, or when all have come
+	whole  bool
+
+	last   map[string]chan struct{} // by step: closed when all that must be shown before its next lines is; of the loop
+	copies map[string]*copied
+}
+
+// copied is the output of a step being shown.
+type copied struct {
+	process *host.Process
+	cancel  context.CancelFunc
+}
+
+func newFeed(v view) *feed {
+	f := &feed{view: v, ring: make(chan struct{}, 1), last: make(map[string]chan struct{}), copies: make(map[string]*copied)}
+	f.work.Go(f.loop)
+	return f
+}
+
+// put takes an event. It never blocks. Progress that was not shown yet gives way to newer progress.
+func (f *feed) put(e host.Event) {
+	f.mu.Lock()
+	if n := len(f.events); n > 0 && progress(e) && progress(f.events[n-1]) && f.events[n-1].Step == e.Step {
+		f.events = f.events[:n-1]
+	}
+	f.events = append(f.events, e)
+	f.mu.Unlock()
+	f.wake()
+}
+
+// progress tells events that only the newest of matters.
+func progress(e host.Event) bool {
+	return e.Kind == host.EventCreating || e.Kind == host.EventStreaming && !e.Stream.Done
+}
+
+func (f *feed) wake() {
+	select {
+	case f.ring <- struct{}{}:
+	default: // rung already
+	}
+}
+
+// finish waits until everything is shown. No event may be put after it.
+func (f *feed) finish() {
+	f.mu.Lock()
+	f.whole = true
+	f.mu.Unlock()
+	f.wake()
+	f.work.Wait()
+}
+
+func (f *feed) loop() {
+	for range f.ring {
+		f.mu.Lock()
+		events, whole := f.events, f.whole
+		f.events = nil
+		f.mu.Unlock()
+		for _, e := range events {
+			f.show(e)
+		}
+		if whole {
+			return
+		}
+	}
+}
+
+func (f *feed) show(e host.Event) {
+	switch e.Kind {
+	case host.EventStarted:
+		ctx, cancel := context.WithCancel(context.Background())
+		f.copies[e.Step] = &copied{e.Process, cancel}
+		f.view.event(e)
+		f.inOrder(e.Step, func() {
+			defer cancel()
+			copyOutput(ctx, f.view.output(e.Step), e.Process)
+		})
+	case host.EventFinished:
+		if c := f.copies[e.Step]; c != nil {
+			select {
+			case <-c.process.Done():
+			default: // it goes on, on a worker that is away: what it writes now is for whoever resumes the run
+				c.cancel()
+			}
+		}
+		f.inOrder(e.Step, func() { f.view.event(e) })
+	case host.EventExited:
+		f.inOrder(e.Step, func() { f.view.event(e) })
+	default:
+		f.view.event(e)
+	}
+}
+
+// inOrder does something once what was put in order for the same step before is done.
+func (f *feed) inOrder(step string, do func()) {
+	before, done := f.last[step], make(chan struct{})
+	f.last[step] = done
+	f.work.Go(func() {
+		defer close(done)
+		if before != nil {
+			<-before
+		}
+		do()
+	})
+}
+
+// copyOutput shows what a process writes, as it comes.
+func copyOutput(ctx context.Context, to sink, p *host.Process) {
+	r, err := p.Output(0)
+	if err != nil {
+		to.end(err)
+		return
+	}
+	defer r.Close()
+	copyRecords(ctx, to, r)
+}
+
+// copyRecords shows records until the last, or the last that there is so far.
+func copyRecords(ctx context.Context, to sink, r *spool.Reader) {
+	for {
+		rec, err := r.Next(ctx)
+		if err == nil {
+			to.record(rec)
+			continue
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, spool.ErrNoMore) || ctx.Err() != nil {
+			err = nil
+		}
+		to.end(err)
+		return
+	}
+}

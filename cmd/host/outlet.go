@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/mattn/go-isatty"
+	"golang.org/x/term"
+)
+
+// outlet is a standard stream to write to. Its first failure ends the command: what nobody can read need not be made.
+type outlet struct {
+	file   *os.File
+	name   string
+	end    context.CancelCauseFunc
+	term   bool // it is a terminal
+	colour bool
+
+	mu  sync.Mutex
+	err error
+}
+
+// outletError says that a standard stream takes no more.
+type outletError struct {
+	name  string
+	cause error
+}
+
+func (e *outletError) Error() string { return fmt.Sprintf("cannot write to %s: %v", e.name, e.cause) }
+func (e *outletError) Unwrap() error { return e.cause }
+
+// closed tells whether the reader has gone, as head(1) does when it has seen enough.
+func (e *outletError) closed() bool { return errors.Is(e.cause, syscall.EPIPE) }
+
+func newOutlet(f *os.File, name string, end context.CancelCauseFunc) *outlet {
+	o := &outlet{file: f, name: name, end: end, term: isatty.IsTerminal(f.Fd())}
+	o.colour = o.term && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return o
+}
+
+// Write writes everything, or fails for good.
+func (o *outlet) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		return 0, o.err
+	}
+	n, err := o.file.Write(b)
+	if err != nil {
+		cause := err
+		if pe, ok := errors.AsType[*os.PathError](err); ok {
+			cause = pe.Err
+		}
+		o.err = &outletError{o.name, cause}
+		o.end(o.err)
+		return n, o.err
+	}
+	return n, nil
+}
+
+// width is how many columns the terminal has, at least 40; 0: it is none.
+func (o *outlet) width() int {
+	if !o.term {
+		return 0
+	}
+	w, _, err := term.GetSize(int(o.file.Fd()))
+	if err != nil {
+		return 80
+	}
+	return max(w, 40)
+}
+
+// The colours, as ECMA-48 numbers them.
+const (
+	red    = 31
+	green  = 32
+	yellow = 33
+)
+
+// stepColours are given to steps in turn.
+var stepColours = [...]int{36, 33, 35, 32, 34, 96, 93, 95, 92, 94}
+
+// paint colours text where the outlet takes colours.
+func (o *outlet) paint(colour int, text string) string {
+	if !o.colour || colour == 0 {
+		return text
+	}
+	return fmt.Sprintf("\x1b[%dm%s\x1b[0m", colour, text)
+}

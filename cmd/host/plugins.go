@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/host/launch"
+)
+
+// readyTime bounds how long a listing waits for plugins; those that are not ready then are listed as they are.
+const readyTime = 15 * time.Second
+
+func (a *app) pluginsCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "plugins",
+		Short: "List the plugins, what was found of each, and how they are",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.withHost(c.Context(), readyTime, func(h *host.Host) error {
+				if a.format == formatJSON {
+					return writePluginsJSON(a.out, h.Plugins())
+				}
+				return writePlugins(a.out, h.Plugins())
+			})
+		},
+	}
+	a.formatFlag(c)
+	return c
+}
+
+func writePlugins(to *outlet, plugins []launch.Report) error {
+	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "PLUGIN\tSTATE\tRESTARTS\tIS\tVERSION\tSDK\tPROGRAM")
+	for _, p := range plugins {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", p.Name, pluginState(p), p.Restarts, dash(p.Info.Name), dash(p.Info.Version),
+			dash(p.Info.SDK), dash(p.Path))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, p := range plugins {
+		if p.Err == nil {
+			continue
+		}
+		again := ""
+		if wait := time.Until(p.RetryAt); wait > 0 {
+			again = fmt.Sprintf("\n\ttried again in %s", wait.Round(time.Second))
+		}
+		if _, err := fmt.Fprintf(to, "\n%s%s\n", wrap(p.Err.Error(), to.width()), again); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pluginState names the states as an operator sees them.
+func pluginState(p launch.Report) string {
+	if p.State == launch.StateOpen {
+		return "failed"
+	}
+	return string(p.State)
+}
+
+type jsonPlugin struct {
+	Name     string     `json:"name"`
+	State    string     `json:"state"`
+	Since    time.Time  `json:"since"`
+	Is       string     `json:"is,omitempty"` // what it calls itself
+	Version  string     `json:"version,omitempty"`
+	SDK      string     `json:"sdk,omitempty"`
+	Program  string     `json:"program,omitempty"`
+	SHA256   string     `json:"sha256,omitempty"`
+	PID      int        `json:"pid,omitempty"`
+	Restarts int        `json:"restarts"`
+	Reason   string     `json:"reason,omitempty"`
+	Error    string     `json:"error,omitempty"`
+	RetryAt  *time.Time `json:"retry_at,omitempty"`
+}
+
+func writePluginsJSON(to *outlet, plugins []launch.Report) error {
+	out := make([]jsonPlugin, 0, len(plugins))
+	for _, p := range plugins {
+		j := jsonPlugin{Name: p.Name, State: pluginState(p), Since: p.Since, Is: p.Info.Name, Version: p.Info.Version, SDK: p.Info.SDK,
+			Program: p.Path, SHA256: p.SHA256, PID: p.PID, Restarts: p.Restarts}
+		if p.Err != nil {
+			j.Reason, j.Error = string(p.Err.Reason), p.Err.Error()
+		}
+		if !p.RetryAt.IsZero() {
+			j.RetryAt = &p.RetryAt
+		}
+		out = append(out, j)
+	}
+	return json.NewEncoder(to).Encode(out)
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/slipway-run/slipway/host"
+)
+
+// summary tells how the steps fared, where their time went, and where the outputs are.
+func summary(to *outlet, req host.RunRequest, res *host.RunResult) string {
+	var b strings.Builder
+	b.WriteByte('\n')
+	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "STEP\tWORKER\tQUEUE\tSTREAM\tRUN\tEXIT\tRESULT")
+	counts := make(map[host.StepState]int)
+	for _, s := range res.Steps {
+		counts[s.State]++
+		exit := "-"
+		if s.Exit != nil {
+			exit = fmt.Sprint(s.Exit.Code)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Step, dash(s.Worker), short(s.Queue), short(s.Stream), short(s.Run), exit,
+			to.paint(stateColour(s.State), string(s.State))) // the last column, so its colour takes no width from others
+	}
+	t.Flush()
+	b.WriteByte('\n')
+	for _, name := range sortedKeys(req.Outputs) {
+		if dir, ok := res.Outputs[name]; ok {
+			fmt.Fprintf(&b, "output %s is in %s\n", name, dir)
+			continue
+		}
+		fmt.Fprintf(&b, "output %s was not written\n", name)
+	}
+	fmt.Fprintf(&b, "run %s: %s after %s\n", res.ID, tally(counts), short(res.Took))
+	return b.String()
+}
+
+// tally counts steps by how they ended.
+func tally(counts map[host.StepState]int) string {
+	var parts []string
+	for _, state := range []host.StepState{host.StepSucceeded, host.StepFailed, host.StepErrored, host.StepTimedOut, host.StepLost,
+		host.StepAborted, host.StepSkipped} {
+		if n := counts[state]; n > 0 {
+			parts = append(parts, plural(n, "step")+" "+string(state))
+			if len(parts) > 1 {
+				parts[len(parts)-1] = fmt.Sprintf("%d %s", n, state)
+			}
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func short(d time.Duration) string {
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d >= time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	}
+	return d.Round(time.Microsecond).String()
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/slipway-run/slipway/host"
+)
+
+// textView shows a run to a person: each step's output line by line below the step's name, what happens between, and how far
+// streams are on a terminal. A plain one shows the output as it is, and only what a person must know besides.
+type textView struct {
+	a      *app
+	screen *screen
+	req    host.RunRequest
+	plain  bool
+	width  int // of the longest step's name
+	colour map[string]int
+
+	mu     sync.Mutex
+	begun  bool
+	paused map[string]bool
+}
+
+func newTextView(a *app, req host.RunRequest, plain bool) *textView {
+	var steps []string
+	for _, s := range req.Job.Steps {
+		steps = append(steps, s.Name)
+	}
+	v := newStepsView(a, steps)
+	v.req, v.plain = req, plain
+	return v
+}
+
+// newStepsView is a view of steps without a run of its own.
+func newStepsView(a *app, steps []string) *textView {
+	v := &textView{a: a, screen: &screen{out: a.out, err: a.err}, colour: make(map[string]int), paused: make(map[string]bool)}
+	for i, s := range steps {
+		v.width = max(v.width, len(s))
+		v.colour[s] = stepColours[i%len(stepColours)]
+	}
+	return v
+}
+
+func (v *textView) event(e host.Event) {
+	v.begin()
+	switch e.Kind {
+	case host.EventPlaced:
+		v.detail(e.Step, "on worker "+e.Worker)
+	case host.EventStreaming:
+		v.stream(e)
+	case host.EventCreating:
+		v.status(fmt.Sprintf("%s: %s", e.Step, e.Message))
+	case host.EventPaused:
+		if v.pause(e.Step, true) {
+			v.note(e.Step, v.a.err.paint(yellow, "paused: "+e.Message))
+		}
+	case host.EventResumed:
+		if v.pause(e.Step, false) {
+			v.note(e.Step, "goes on")
+		}
+	case host.EventFinished:
+		if e.Result.State != host.StepSucceeded && !v.plain {
+			v.note(e.Step, v.a.err.paint(stateColour(e.Result.State), v.a.shorten(e.Result.Summary())))
+		}
+	}
+}
+
+// begin says what runs, once: after what was wrong with the request, if anything was.
+func (v *textView) begin() {
+	v.mu.Lock()
+	first := !v.begun
+	v.begun = true
+	v.mu.Unlock()
+	if first && !v.plain {
+		v.print(fmt.Sprintf("run %s: job %q, %s", v.req.ID, v.req.Job.Name, plural(len(v.req.Job.Steps), "step")))
+	}
+}
+
+// pause notes whether a step is paused, and tells whether that is new.
+func (v *textView) pause(step string, paused bool) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	changed := v.paused[step] != paused
+	v.paused[step] = paused
+	return changed
+}
+
+func (v *textView) stream(e host.Event) {
+	s := e.Stream
+	name := s.Artifact[strings.LastIndexByte(s.Artifact, '/')+1:]
+	text := fmt.Sprintf("%s from %s to %s: %s", name, s.From, s.To, byteSize(s.Bytes))
+	if secs := s.Took.Seconds(); secs >= 0.1 {
+		text += fmt.Sprintf(", %s/s", byteSize(int64(float64(s.Bytes)/secs)))
+	}
+	if s.Done {
+		v.detail(e.Step, "streamed "+text)
+		return
+	}
+	v.status(fmt.Sprintf("%s: streaming %s", e.Step, text))
+}
+
+func (v *textView) status(text string) {
+	if !v.plain {
+		v.screen.setStatus(text)
+	}
+}
+
+// detail notes what a plain view leaves out.
+func (v *textView) detail(step, text string) {
+	if !v.plain {
+		v.note(step, text)
+	}
+}
+
+// note writes a line of slipway's own about a step.
+func (v *textView) note(step, text string) {
+	if v.plain {
+		v.print("slipway: " + text)
+		return
+	}
+	v.print(v.name(v.a.err, step) + " - " + strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", v.width+3)))
+}
+
+func (v *textView) say(text string) { v.print("slipway: " + text) }
+
+func (v *textView) print(line string) {
+	v.screen.write(v.a.err, []byte(wrap(line, v.a.err.width())+"\n"))
+}
+
+// name is a step's name as wide as the longest.
+func (v *textView) name(to *outlet, step string) string {
+	return to.paint(v.colour[step], step) + strings.Repeat(" ", v.width-len(step))
+}
+
+func (v *textView) end(res *host.RunResult, _ error) {
+	if res == nil || v.plain {
+		return
+	}
+	v.screen.write(v.a.err, []byte(summary(v.a.err, v.req, res)))
+}
+
+func (v *textView) output(step string) sink {
+	if v.plain {
+		return &rawSink{v, step}
+	}
+	return &lineSink{view: v, step: step}
+}
+
+func stateColour(s host.StepState) int {
+	switch s {
+	case host.StepSucceeded:
+		return green
+	case host.StepSkipped, host.StepAborted:
+		return yellow
+	}
+	return red
+}
+
+func byteSize(n int64) string {
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB"}
+	f, i := float64(n), 0
+	for f >= 1024 && i < len(units)-1 {
+		f /= 1024
+		i++
+	}
+	if i == 0 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return fmt.Sprintf("%.1f %s", f, units[i])
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/host/config"
+	"github.com/slipway-run/slipway/host/stream"
+)
+
+// complain prints what went wrong, each thing on a line of its own.
+func (a *app) complain(err error) {
+	for _, e := range separate(err) {
+		if text := a.words(e); text != "" {
+			a.say(text)
+		}
+	}
+}
+
+// say prints a line of slipway's own.
+func (a *app) say(text string) {
+	fmt.Fprintln(a.err, wrap("slipway: "+text, a.err.width()))
+}
+
+// words puts an error into words for a person: without the ids that only slipway needs, and with what to do.
+func (a *app) words(err error) string {
+	text := a.shorten(strings.TrimSpace(err.Error()))
+	var over *host.RunEndedError
+	switch {
+	case errors.As(err, &over):
+		return fmt.Sprintf("run %s has ended: give another --id for a new run; \"slipway logs %s\" shows what it wrote", over.ID, over.ID)
+	case errors.Is(err, stream.ErrNotEmpty):
+		return text + "; --force replaces it"
+	}
+	return text
+}
+
+// shorten leaves out the run's id where a step's name says enough.
+func (a *app) shorten(text string) string {
+	if a.run == "" {
+		return text
+	}
+	return strings.ReplaceAll(text, host.RunOwner(a.run, ""), "")
+}
+
+// separate gives the errors that were joined without a text of their own.
+func separate(err error) []error {
+	switch e := err.(type) {
+	case usageError:
+		return separate(e.error)
+	case codeError:
+		return separate(e.error)
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	var out []error
+	var texts []string
+	for _, e := range joined.Unwrap() {
+		texts = append(texts, e.Error())
+		out = append(out, separate(e)...)
+	}
+	if strings.Join(texts, "\n") != err.Error() {
+		return []error{err}
+	}
+	return out
+}
+
+// wrap breaks lines at spaces so that they fit, and indents what it breaks off. A width of 0 breaks nothing.
+func wrap(text string, width int) string {
+	if width == 0 {
+		return text
+	}
+	const indent = "    "
+	var b strings.Builder
+	for i, line := range strings.Split(text, "\n") {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		column := 0
+		for j, word := range strings.SplitAfter(line, " ") {
+			n := len([]rune(word))
+			if j > 0 && column+len(strings.TrimRight(word, " ")) > width {
+				b.WriteString("\n" + indent)
+				column = len(indent)
+			}
+			b.WriteString(word)
+			column += n
+		}
+	}
+	return b.String()
+}
+
+func (a *app) writeDiagnostics(diags hcl.Diagnostics) {
+	_ = config.WriteDiagnostics(a.err, diags, nil, a.err.colour) // the outlet keeps its failure
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

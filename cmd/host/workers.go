@@ -1,0 +1,109 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+func (a *app) workersCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "workers",
+		Short: "List the workers, what they can do, and how they are",
+		Args:  cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return a.withHost(c.Context(), readyTime, func(h *host.Host) error {
+				if a.format == formatJSON {
+					return writeWorkersJSON(a.out, h.Workers())
+				}
+				return writeWorkers(a.out, h.Workers())
+			})
+		},
+	}
+	a.formatFlag(c)
+	return c
+}
+
+func writeWorkers(to *outlet, workers []host.WorkerReport) error {
+	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "WORKER\tSTATE\tPLUGIN\tPLATFORM\tTEAM\tTAGS\tFEATURES")
+	for _, r := range workers {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, workerState(r), r.Plugin, dash(r.Info.Platform), dash(r.Info.Team),
+			dash(strings.Join(r.Info.Tags, ",")), dash(strings.Join(features(r), " ")))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, r := range workers {
+		if why := workerReason(r); why != "" {
+			if _, err := fmt.Fprintf(to, "\n%s\n", wrap("worker "+r.Name+": "+why, to.width())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func workerState(r host.WorkerReport) string {
+	if !r.Up {
+		return sdk.Away.String()
+	}
+	return r.Status.Health.String()
+}
+
+func workerReason(r host.WorkerReport) string {
+	if !r.Up {
+		return r.Why
+	}
+	return r.Status.Reason
+}
+
+func features(r host.WorkerReport) []string {
+	out := make([]string, 0, len(r.Status.Features))
+	for _, f := range r.Status.Features {
+		out = append(out, string(f))
+	}
+	return out
+}
+
+type jsonWorker struct {
+	Name      string     `json:"name"`
+	Plugin    string     `json:"plugin"`
+	State     string     `json:"state"`
+	Reason    string     `json:"reason,omitempty"`
+	Since     time.Time  `json:"since"`
+	Platform  string     `json:"platform,omitempty"`
+	Team      string     `json:"team,omitempty"`
+	Tags      []string   `json:"tags,omitempty"`
+	Features  []string   `json:"features"`
+	Encodings []string   `json:"encodings,omitempty"`
+	Zone      string     `json:"zone,omitempty"`
+	Capacity  jsonAmount `json:"capacity"` // zero: unknown or without a limit
+	Used      jsonAmount `json:"used"`
+}
+
+type jsonAmount struct {
+	CPUMillis   int64 `json:"cpu_millis,omitempty"`
+	MemoryBytes int64 `json:"memory_bytes,omitempty"`
+	DiskBytes   int64 `json:"disk_bytes,omitempty"`
+	PIDs        int64 `json:"pids,omitempty"`
+	Containers  int64 `json:"containers,omitempty"`
+	Volumes     int64 `json:"volumes,omitempty"`
+}
+
+func writeWorkersJSON(to *outlet, workers []host.WorkerReport) error {
+	out := make([]jsonWorker, 0, len(workers))
+	for _, r := range workers {
+		out = append(out, jsonWorker{Name: r.Name, Plugin: r.Plugin, State: workerState(r), Reason: workerReason(r), Since: r.Since,
+			Platform: r.Info.Platform, Team: r.Info.Team, Tags: r.Info.Tags, Features: features(r), Encodings: r.Status.Encodings,
+			Zone: r.Status.Zone, Capacity: jsonAmount(r.Status.Capacity), Used: jsonAmount(r.Status.Used)})
+	}
+	return json.NewEncoder(to).Encode(out)
+}
