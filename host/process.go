@@ -92,7 +92,7 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 		p.stdin = newStdinSource(req.Stdin)
 	}
 	if err := c.send(ctx, p, spec, !fresh); err != nil {
-		return nil, fmt.Errorf("start %s of %s on %s: %w", name, c.owner, c.worker.name, err)
+		return nil, fmt.Errorf("start %s of %s on worker %s: %w", name, c.owner, c.worker.name, err)
 	}
 	c.h.fault("started")
 	row.State, row.StartedAt = processRunning, time.Now()

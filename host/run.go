@@ -82,7 +82,7 @@ func (r *RunResult) Succeeded() bool {
 type RunEndedError struct{ ID, State string }
 
 func (e *RunEndedError) Error() string {
-	return fmt.Sprintf("run %s has ended (%s): give another id for a new run", e.ID, e.State)
+	return fmt.Sprintf("run %s has %s: give another id for a new run", e.ID, e.State)
 }
 
 // NewRunID makes an id for a run.
@@ -190,7 +190,7 @@ func (q *RunRequest) checkTrees() error {
 			continue
 		}
 		if fi, err := os.Stat(dir); err != nil {
-			errs = append(errs, fmt.Errorf("input %q: %w", in.Name, err))
+			errs = append(errs, &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonPath, Message: fmt.Sprintf("input %q: %v", in.Name, err), Cause: err})
 		} else if !fi.IsDir() && !fi.Mode().IsRegular() {
 			errs = append(errs, sdk.NewInvalid(sdk.ReasonPath, "input %q: %s is neither a directory nor a file", in.Name, dir))
 		}
@@ -206,7 +206,7 @@ func (q *RunRequest) checkTrees() error {
 			continue
 		}
 		if err := stream.CheckTarget(q.Outputs[name], q.Force); err != nil {
-			errs = append(errs, fmt.Errorf("output %q: %w", name, err))
+			errs = append(errs, &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonPath, Message: fmt.Sprintf("output %q: %v", name, err), Cause: err})
 		}
 	}
 	return errors.Join(errs...)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -35,8 +36,8 @@ func Resolve(command, configDir string) (string, error) {
 		places = append(places, filepath.Join(filepath.Dir(exe), command))
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
-		if filepath.IsAbs(dir) {
-			places = append(places, filepath.Join(dir, command))
+		if place := filepath.Join(dir, command); filepath.IsAbs(dir) && !slices.Contains(places, place) {
+			places = append(places, place)
 		}
 	}
 	return resolveIn(command, places, "; install it there, or configure the command with its path")
