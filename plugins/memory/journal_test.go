@@ -11,13 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/slipway-run/slipway/sdk"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errEnough = errors.New("the test has seen enough")
 

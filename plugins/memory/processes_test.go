@@ -192,7 +192,7 @@ func TestSignals(t *testing.T) {
 	// signalled starts the script, waits until it says that it is ready, signals it, and gives its end.
 	signalled := func(id sdk.ProcessID, text string, s sdk.Signal) ran {
 		t.Helper()
-		start(id, text+"; echo ready; while :; do sleep 1000; done")
+		start(id, text+"; echo ready; while :; do sleep 0.01; done")
 		var got collector
 		f := got.follow()
 		keep := f.Output
