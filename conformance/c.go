@@ -206,7 +206,10 @@ func describe(err error) string {
 		return "success"
 	}
 	e, ok := errors.AsType[*sdk.Error](err)
-	if !ok {
+	switch {
+	case !ok && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
+		return fmt.Sprintf("the error of a context: %v", err)
+	case !ok:
 		return fmt.Sprintf("an error without a class: %v", err)
 	}
 	s := string(e.Class)

@@ -61,6 +61,7 @@ type Requirement string
 const (
 	EnvCrash Requirement = "crash" // the target can kill and restart its plugin
 	EnvLocal Requirement = "local" // the plugin runs on this machine: harm done to its files would be seen
+	EnvBare  Requirement = "bare"  // the commands run in containers whose root holds nothing
 )
 
 // Status is what came of a case.

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -272,9 +273,13 @@ func runListChurn(ctx context.Context, c *C) {
 		stable[c.Volume(ctx)] = true
 	}
 	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer close(stop)
 	for range 2 {
-		c.Go(func(ctx context.Context) {
-			for ctx.Err() == nil {
+		wg.Go(func() {
+			defer c.recover()
+			for {
 				select {
 				case <-stop:
 					return
@@ -287,7 +292,6 @@ func runListChurn(ctx context.Context, c *C) {
 			}
 		})
 	}
-	defer close(stop)
 	for range c.Times(50) {
 		seen := map[sdk.VolumeID]int{}
 		c.OK(c.W.ListVolumes(ctx, sdk.Filter{Labels: c.Labels()}, func(v sdk.VolumeInfo) error { seen[v.ID]++; return nil }), "listing volumes")

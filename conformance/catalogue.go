@@ -8,7 +8,7 @@ import (
 
 // Cases gives all cases, those of a kind together, [NothingLeft] last. The slice is the caller's.
 func Cases() []Case {
-	return slices.Concat(identityCases(), []Case{NothingLeft()})
+	return slices.Concat(identityCases(), volumeCases(), archiveCases(), containerCases(), processCases(), streamCases(), isolationCases(), recoveryCases(), []Case{NothingLeft()})
 }
 
 // Find gives the case of that ID.

@@ -7,8 +7,8 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// Command is a program to run in a container.
-type Command struct {
+// Cmd is a program to run in a container.
+type Cmd struct {
 	Path string
 	Args []string
 }
@@ -17,85 +17,91 @@ type Command struct {
 // what it says.
 type Commands interface {
 	// Exit ends with a code from 0 to 255.
-	Exit(code int) Command
+	Exit(code int) Cmd
 	// Print writes to stdout, then to stderr.
-	Print(stdout, stderr string) Command
+	Print(stdout, stderr string) Cmd
 	// Args prints "[arg]" and a newline for each argument that it got.
-	Args(args ...string) Command
+	Args(args ...string) Cmd
 	// Env prints the value of a variable in brackets and a newline, or "unset" and a newline.
-	Env(name string) Command
+	Env(name string) Cmd
 	// Dir prints the working directory and a newline.
-	Dir() Command
+	Dir() Cmd
 	// Cat copies stdin to stdout until stdin ends.
-	Cat() Command
+	Cat() Cmd
 	// CatFile copies a file to stdout, and exits with another code than 0 if it cannot be read.
-	CatFile(path string) Command
+	CatFile(path string) Cmd
 	// Append appends to a file, which it makes where missing, and prints the same to stdout; if it cannot write it exits with
 	// another code than 0. What it says on stderr then is its own affair.
-	Append(path, text string) Command
+	Append(path, text string) Cmd
 	// Lines prints the numbers from 1 to n, a line each.
-	Lines(n int) Command
+	Lines(n int) Cmd
 	// Gate prints before, awaits a line of stdin or its end, prints after, and exits with the code.
-	Gate(before, after string, code int) Command
+	Gate(before, after string, code int) Cmd
 	// Trap prints "ready" and a newline once it handles the signal, and waits for it; then it prints "caught" and a newline and
 	// exits with the code.
-	Trap(signal sdk.Signal, code int) Command
+	Trap(signal sdk.Signal, code int) Cmd
+	// Orphan prints "early" and a newline and exits, and leaves a child that holds stdout for half a minute and would then print
+	// "late" and a newline.
+	Orphan() Cmd
 	// Sleep prints "ready" and a newline and waits for an hour, ignoring nothing.
-	Sleep() Command
+	Sleep() Cmd
 }
 
 // Shell makes commands of scripts for a POSIX sh found in PATH, with cat, seq and sleep.
 type Shell struct{}
 
-func sh(script string, args ...string) Command {
-	return Command{Path: "sh", Args: append([]string{"-c", script, "sh"}, args...)}
+func sh(script string, args ...string) Cmd {
+	return Cmd{Path: "sh", Args: append([]string{"-c", script, "sh"}, args...)}
 }
 
 // Exit implements Commands, as the others do.
-func (Shell) Exit(code int) Command { return sh(fmt.Sprintf("exit %d", code)) }
+func (Shell) Exit(code int) Cmd { return sh(fmt.Sprintf("exit %d", code)) }
 
-// Print writes its texts with printf.
-func (Shell) Print(stdout, stderr string) Command {
-	return sh(`if [ -n "$1" ]; then printf %s "$1"; fi; if [ -n "$2" ]; then printf %s "$2" >&2; fi`, stdout, stderr)
+// Print writes its texts with printf, which writes nothing for an empty one.
+func (Shell) Print(stdout, stderr string) Cmd {
+	return sh(`printf %s "$1"; printf %s "$2" >&2`, stdout, stderr)
 }
 
 // Args prints its arguments.
-func (Shell) Args(args ...string) Command {
+func (Shell) Args(args ...string) Cmd {
 	return sh(`for a in "$@"; do printf '[%s]\n' "$a"; done`, args...)
 }
 
 // Env prints a variable.
-func (Shell) Env(name string) Command {
-	return sh(fmt.Sprintf(`if [ "${%s+set}" = set ]; then printf '[%%s]\n' "$%s"; else echo unset; fi`, name, name))
+func (Shell) Env(name string) Cmd {
+	return sh(fmt.Sprintf(`case "${%s+set}" in set) printf '[%%s]\n' "$%s";; *) echo unset;; esac`, name, name))
 }
 
 // Dir prints the working directory.
-func (Shell) Dir() Command { return sh("pwd") }
+func (Shell) Dir() Cmd { return sh("pwd") }
 
 // Cat runs cat.
-func (Shell) Cat() Command { return sh("exec cat") }
+func (Shell) Cat() Cmd { return sh("exec cat") }
 
 // CatFile runs cat on a file.
-func (Shell) CatFile(path string) Command { return sh(`cat "$1" 2>/dev/null`, path) }
+func (Shell) CatFile(path string) Cmd { return sh(`cat "$1" 2>/dev/null`, path) }
 
 // Append writes twice.
-func (Shell) Append(path, text string) Command {
+func (Shell) Append(path, text string) Cmd {
 	return sh(`printf %s "$2" >> "$1" || exit 1; printf %s "$2"`, path, text)
 }
 
 // Lines runs seq.
-func (Shell) Lines(n int) Command { return sh(fmt.Sprintf("seq 1 %d", n)) }
+func (Shell) Lines(n int) Cmd { return sh(fmt.Sprintf("seq 1 %d", n)) }
 
 // Gate reads a line.
-func (Shell) Gate(before, after string, code int) Command {
+func (Shell) Gate(before, after string, code int) Cmd {
 	return sh(`printf %s "$1"; read -r line; printf %s "$2"; exit "$3"`, before, after, fmt.Sprint(code))
 }
 
 // Trap waits in short sleeps, because a shell runs its traps between commands.
-func (Shell) Trap(signal sdk.Signal, code int) Command {
+func (Shell) Trap(signal sdk.Signal, code int) Cmd {
 	script := fmt.Sprintf("trap 'echo caught; exit %d' %s; echo ready; while :; do sleep 0.02; done", code, signal)
 	return sh(strings.TrimSpace(script))
 }
 
 // Sleep waits.
-func (Shell) Sleep() Command { return sh("echo ready; sleep 3600") }
+func (Shell) Sleep() Cmd { return sh("echo ready; sleep 3600") }
+
+// Orphan leaves a background job.
+func (Shell) Orphan() Cmd { return sh("(sleep 30; echo late) & echo early") }

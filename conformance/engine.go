@@ -99,6 +99,9 @@ func (s *suite) prejudge(ctx context.Context, kase Case) (Status, string) {
 	if slices.Contains(kase.Env, EnvLocal) && !s.target.Local {
 		return EnvMissing, "the plugin does not run on this machine"
 	}
+	if slices.Contains(kase.Env, EnvBare) && !s.target.Bare {
+		return EnvMissing, "the target's commands need a root of their own"
+	}
 	return "", ""
 }
 

@@ -18,6 +18,7 @@ type Target struct {
 	Commands Commands  // what containers run; nil: Shell
 	Image    sdk.Image // of every container
 	Local    bool      // the plugin runs on this machine ([EnvLocal])
+	Bare     bool      // Commands need nothing in a container's root ([EnvBare])
 	CanCrash bool      // instances have Crash ([EnvCrash])
 }
 

@@ -104,7 +104,7 @@ func (c *C) ListContainer(ctx context.Context, id sdk.ContainerID) (info sdk.Con
 }
 
 // Spec gives the spec of a process.
-func (c *C) Spec(cmd Command, with ...func(*sdk.ProcessSpec)) sdk.ProcessSpec {
+func (c *C) Spec(cmd Cmd, with ...func(*sdk.ProcessSpec)) sdk.ProcessSpec {
 	spec := sdk.ProcessSpec{ID: c.ProcessID(), Token: sdk.NewToken(), Path: cmd.Path, Args: cmd.Args}
 	for _, f := range with {
 		f(&spec)
@@ -116,14 +116,14 @@ func (c *C) Spec(cmd Command, with ...func(*sdk.ProcessSpec)) sdk.ProcessSpec {
 func WithStdin(s *sdk.ProcessSpec) { s.Stdin = true }
 
 // Start starts a process.
-func (c *C) Start(ctx context.Context, id sdk.ContainerID, cmd Command, with ...func(*sdk.ProcessSpec)) sdk.ProcessID {
+func (c *C) Start(ctx context.Context, id sdk.ContainerID, cmd Cmd, with ...func(*sdk.ProcessSpec)) sdk.ProcessID {
 	spec := c.Spec(cmd, with...)
 	c.OK(c.W.StartProcess(ctx, id, spec), "starting process %q in container %q", spec.ID, id)
 	return spec.ID
 }
 
 // Exec starts a process and follows it to its exit.
-func (c *C) Exec(ctx context.Context, id sdk.ContainerID, cmd Command, with ...func(*sdk.ProcessSpec)) Journal {
+func (c *C) Exec(ctx context.Context, id sdk.ContainerID, cmd Cmd, with ...func(*sdk.ProcessSpec)) Journal {
 	p := c.Start(ctx, id, cmd, with...)
 	return c.Follow(ctx, id, p)
 }
@@ -261,7 +261,38 @@ func sameExit(a, b sdk.Exit) bool {
 	return a.Code == b.Code && a.Signal == b.Signal && a.Reason == b.Reason && a.OutputCut == b.OutputCut
 }
 
-// ended tells whether an error is that of a context.
-func ended(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+func isCanceled(err error) bool { return errors.Is(err, context.Canceled) }
+
+// asError gives the contract's error in err's chain, or an empty one.
+func asError(err error) sdk.Error {
+	e, ok := errors.AsType[*sdk.Error](err)
+	if !ok {
+		return sdk.Error{}
+	}
+	return *e
+}
+
+// Started starts a command that prints "ready" and a newline, and awaits that.
+func (c *C) Started(ctx context.Context, id sdk.ContainerID, cmd Cmd, with ...func(*sdk.ProcessSpec)) sdk.ProcessID {
+	p := c.Start(ctx, id, cmd, with...)
+	c.AwaitOutput(ctx, id, p, "ready\n")
+	return p
+}
+
+var errSeen = errors.New("the output that was awaited is there")
+
+// AwaitOutput follows a process, without acknowledging anything, until its stdout begins with text.
+func (c *C) AwaitOutput(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, text string) {
+	var j Journal
+	acks := make(chan sdk.Position)
+	err := c.W.FollowProcess(ctx, id, p, 0, j.Into(sdk.Follow{Acks: acks, Output: func([]sdk.Record) error {
+		if strings.HasPrefix(string(j.Stdout), text) {
+			return errSeen
+		}
+		return nil
+	}}))
+	if err != errSeen {
+		c.Fatalf("output is delivered while the process runs, and a callback's error comes back unchanged",
+			"awaiting %q of process %q: got %s, with stdout %q and %s", text, p, describe(err), j.Stdout, exitText(j.Exit))
+	}
 }

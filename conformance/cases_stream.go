@@ -1,0 +1,631 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// streamCases check what processes write and read: journals, acknowledgements, stdin.
+func streamCases() []Case {
+	return []Case{
+		{
+			ID: "I01-split", Title: "stdout and stderr are told apart and complete", Rules: []int{5}, Level: Must, Profile: Core, Run: runSplit,
+			Doc: "Results are on one and complaints on the other.",
+		},
+		{
+			ID: "I02-binary-safe", Title: "every byte comes as it was written, zero bytes and broken UTF-8 included", Rules: []int{5}, Level: Must, Profile: Core, Run: runBinary,
+			Doc: "Output is bytes, not lines and not text. A terminal or a line reader in between changes some of them.",
+		},
+		{
+			ID: "I17-order", Title: "two hundred thousand lines come in order, none twice and none missing", Rules: []int{5}, Level: Must, Profile: Core, Run: runOrder,
+			Doc: "Chunks that are sent side by side overtake each other.",
+		},
+		{
+			ID: "X08-quick-output", Title: "a thousand short processes each deliver all they wrote before their exit", Rules: []int{6}, Level: Must, Profile: Core, Run: runQuick, Timeout: 5 * time.Minute,
+			Doc: "The exit and the last output come by different ways in most backends; whoever does not wait for both loses the output of one process in a few hundred.",
+		},
+		{
+			ID: "I18-no-late-bytes", Title: "nothing comes after the exit, however often the process is followed", Rules: []int{6}, Level: Must, Profile: Core, Run: runNoLateBytes,
+			Doc: "A host closes its copy of the output at the exit.",
+		},
+		{
+			ID: "A05-tombstone", Title: "the exit is told again and again, as long as the container lives", Rules: []int{6}, Level: Must, Profile: Core, Run: runTombstone,
+			Doc: "A host that crashed between the exit and writing it down asks again.",
+		},
+		{
+			ID: "A07-resume", Title: "following from a position delivers exactly what comes from there on", Rules: []int{5}, Level: Must, Profile: Core, Run: runResume,
+			Doc: "A host that restarts goes on where it had stored the output to: a byte twice or a byte missing corrupts it.",
+		},
+		{
+			ID: "A08-unacknowledged-kept", Title: "what was delivered and not acknowledged is delivered again", Rules: []int{5}, Level: Must, Profile: Core, Run: runUnacked,
+			Doc: "A host that dies before it has stored output must get it again, also after the process has ended.",
+		},
+		{
+			ID: "A11-output-gap", Title: "below what was acknowledged and dropped, following says output-gap and where the journal begins", Rules: []int{5}, Level: Must, Profile: Core, Run: runOutputGap,
+			Doc: "A host that lost its copy must know that output is missing, and where to go on.",
+		},
+		{
+			ID: "A12-supersede", Title: "the newest follower wins and the older one ends with superseded", Rules: []int{5}, Level: Must, Profile: Core, Run: runSupersede,
+			Doc: "A host that restarted must not be shut out by its own dead connection.",
+		},
+		{
+			ID: "A13-follow-exited", Title: "a process that ended while nobody followed delivers its output and exit afterwards", Rules: []int{5, 6}, Level: Must, Profile: Core, Run: runFollowExited,
+			Doc: "Output belongs to the process, not to the connection.",
+		},
+		{
+			ID: "I12-spill-block", Title: "a writer whose output nobody acknowledges is held, and nothing is lost when it is released", Rules: []int{5}, Level: Must, Profile: Core, Run: runSpillBlock,
+			Doc: "Without a bound one endless printer fills the worker's memory.",
+		},
+		{
+			ID: "I19-spill-drop", Title: "with drop-oldest the writer goes on, and a gap stands for what was dropped", Rules: []int{5}, Level: Must, Profile: Core, Run: runSpillDrop,
+			Doc: "A service must not stop because nobody reads its log; and a reader must know what it missed.",
+		},
+		{
+			ID: "I08-stdin-eof", Title: "stdin comes byte for byte, its end is seen, and output after it still comes", Rules: []int{7}, Level: Must, Profile: Core, Run: runStdin,
+			Doc: "sort, tar and compilers wait for the end of stdin before they write anything.",
+		},
+		{
+			ID: "I09-stdin-none", Title: "a process without stdin sees its end at once, also when a follower brings some", Rules: []int{7}, Level: Must, Profile: Core, Run: runStdinNone,
+			Doc: "A program that reads the plugin's own stdin hangs, or eats it.",
+		},
+		{
+			ID: "I10-stdin-error", Title: "an error of the caller's stdin ends the call unchanged and closes nothing", Rules: []int{7, 14}, Level: Must, Profile: Core, Run: runStdinError,
+			Doc: "The end of stdin is said, never inferred: half of an input that looks whole gives a wrong result with code 0.",
+		},
+		{
+			ID: "I20-stdin-resume", Title: "stdin that is resumed from where it was taken neither repeats nor skips a byte", Rules: []int{7}, Level: Must, Profile: Core, Run: runStdinResume,
+			Doc: "What was sent and not taken is lost with the connection, what was taken must not come twice.",
+		},
+		{
+			ID: "I21-stdin-generation", Title: "bytes of a follower that was superseded are not taken", Rules: []int{7}, Level: Must, Profile: Core, Run: runStdinGeneration,
+			Doc: "Two writers on one stdin mix their bytes.",
+		},
+		{
+			ID: "I22-stdin-unread", Title: "an exit is delivered although stdin was not read", Rules: []int{6, 7}, Level: Must, Profile: Core, Run: runStdinUnread,
+			Doc: "A program that ends early breaks the pipe; that is not the program's failure, nor the follower's.",
+		},
+		{
+			ID: "I24-callback-errors", Title: "errors of a follower's callbacks end the call unchanged and leave the process alone", Rules: []int{14, 2}, Level: Must, Profile: Core, Run: runCallbackErrors,
+			Doc: "A host whose disk is full stops following by an error of its own and comes back later.",
+		},
+	}
+}
+
+// FollowStdin follows a process from its start, with stdin, to its exit.
+func (c *C) FollowStdin(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, stdin io.Reader) Journal {
+	var j Journal
+	c.OK(c.W.FollowProcess(ctx, id, p, 0, j.Into(sdk.Follow{Stdin: stdin})), "following process %q with stdin", p)
+	if j.Exit == nil {
+		c.Fatalf("a follower that returns nil has delivered the exit", "following process %q ended without an exit", p)
+	}
+	return j
+}
+
+func numbers(from, to int) string {
+	var b strings.Builder
+	for i := from; i <= to; i++ {
+		fmt.Fprintf(&b, "%d\n", i)
+	}
+	return b.String()
+}
+
+func runSplit(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	c.WantOutput(c.Exec(ctx, id, c.Commands.Print("out", "err")), "out", "err", "both")
+	c.WantOutput(c.Exec(ctx, id, c.Commands.Print("", "only err\n")), "", "only err\n", "only stderr")
+	c.WantOutput(c.Exec(ctx, id, c.Commands.Print("only out\n\n", "")), "only out\n\n", "", "only stdout")
+}
+
+func runBinary(ctx context.Context, c *C) {
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	for _, data := range []string{
+		strings.Repeat(string(all), 400), "\x00", "no newline at the end", "\r\n\r\n", "\xff\xfe", strings.Repeat("é", 50_001), pattern(1_000_003),
+	} {
+		v := c.Filled(ctx, File("data", data))
+		id := c.Container(ctx, c.Mounts(sdk.Mount{Volume: v, Path: "/v"}))
+		c.WantOutput(c.Exec(ctx, id, c.Commands.CatFile("/v/data")), data, "", "a file of %d bytes", len(data))
+		c.OK(c.W.DestroyContainer(ctx, id), "destroying the container")
+	}
+}
+
+func runOrder(ctx context.Context, c *C) {
+	n := c.Times(200_000)
+	id := c.Container(ctx)
+	c.WantOutput(c.Exec(ctx, id, c.Commands.Lines(n)), numbers(1, n), "", "%d lines", n)
+}
+
+func runQuick(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	c.Each(ctx, c.Times(1000), 8, func(ctx context.Context, i int) {
+		out, errs := fmt.Sprintf("hi %d\n", i), ""
+		if i%3 == 0 {
+			errs = fmt.Sprintf("oh %d", i)
+		}
+		j := c.Exec(ctx, id, c.Commands.Print(out, errs))
+		c.WantOutput(j, out, errs, "process %d", i)
+		c.WantExit(j, 0, "process %d", i)
+		if j.Exit.OutputCut {
+			c.Errorf("output is only cut where something holds it open", "process %d: its output was cut", i)
+		}
+	})
+}
+
+func runNoLateBytes(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	const text = "the whole output\n"
+	p := c.Start(ctx, id, c.Commands.Print(text, ""))
+	for i := range 3 {
+		var j Journal
+		after := 0
+		f := sdk.Follow{Output: func(rs []sdk.Record) error {
+			if j.Exit != nil {
+				after += len(rs)
+			}
+			return nil
+		}}
+		if i < 2 {
+			f.Acks = acknowledge(0) // nothing: the output stays, and with it the follower
+			followCtx, cancel := context.WithCancel(ctx)
+			f.Exit = func(sdk.Exit) error { cancel(); return nil }
+			if err := c.W.FollowProcess(followCtx, id, p, 0, j.Into(f)); err != nil && !isCanceled(err) {
+				c.Fatalf("following succeeds", "following, time %d: %s", i+1, describe(err))
+			}
+			cancel()
+		} else {
+			c.OK(c.W.FollowProcess(ctx, id, p, 0, j.Into(f)), "following, time %d", i+1)
+		}
+		c.WantOutput(j, text, "", "following, time %d", i+1)
+		if after > 0 {
+			c.Errorf("every journalled byte comes before the exit and none after", "%d records came after the exit, following time %d", after, i+1)
+		}
+		if j.Exit == nil {
+			c.Errorf("the exit comes", "no exit, following time %d", i+1)
+		}
+	}
+}
+
+// acknowledge gives a channel that says one position and nothing more; zero says nothing at all.
+func acknowledge(p sdk.Position) <-chan sdk.Position {
+	ch := make(chan sdk.Position, 1)
+	if p > 0 {
+		ch <- p
+	}
+	return ch
+}
+
+func runTombstone(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	p := c.Start(ctx, id, c.Commands.Gate("some output", "", 6))
+	first := c.Follow(ctx, id, p)
+	c.WantExit(first, 6, "the first time")
+	for i := range 5 {
+		var j Journal
+		c.OK(c.W.FollowProcess(ctx, id, p, first.End, j.Into(sdk.Follow{})), "following from the end, time %d", i+1)
+		if j.Exit == nil || !sameExit(*j.Exit, *first.Exit) {
+			c.Errorf("an exit is written once and never changes", "time %d: got %s, want %s", i+1, exitText(j.Exit), exitText(first.Exit))
+		}
+		if len(j.Stdout)+len(j.Stderr)+len(j.Gaps) > 0 {
+			c.Errorf("following from the end delivers the exit and nothing else", "time %d: %d bytes came", i+1, len(j.Stdout)+len(j.Stderr))
+		}
+		if j.Opened.State != sdk.ProcessExited {
+			c.Errorf("Opened tells the state", "time %d: Opened says %s, want exited", i+1, j.Opened.State)
+		}
+	}
+}
+
+func runResume(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	const lines = 2000
+	want := numbers(1, lines)
+	p := c.Start(ctx, id, c.Commands.Lines(lines))
+	whole := c.FollowUnacked(ctx, id, p, 0)
+	c.WantOutput(whole, want, "", "from the start")
+	cuts := []int{1, 2, len(want) / 2, len(want) - 1, len(want)}
+	for range 5 {
+		cuts = append(cuts, c.Rand.IntN(len(want)))
+	}
+	slices.Sort(cuts) // following from a position may count as its acknowledgement
+	for _, n := range cuts {
+		j := c.FollowUnacked(ctx, id, p, sdk.Position(n))
+		c.WantOutput(j, want[n:], "", "from position %d", n)
+		if j.Exit == nil || !sameExit(*j.Exit, *whole.Exit) {
+			c.Errorf("each follower gets the exit", "from position %d: %s", n, exitText(j.Exit))
+		}
+	}
+}
+
+// FollowUnacked follows to the exit and acknowledges nothing, so that all can be followed again.
+func (c *C) FollowUnacked(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, from sdk.Position) Journal {
+	var j Journal
+	followCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := c.W.FollowProcess(followCtx, id, p, from, j.Into(sdk.Follow{
+		Acks: acknowledge(0),
+		Exit: func(sdk.Exit) error { cancel(); return nil },
+	}))
+	if err != nil && !isCanceled(err) {
+		c.Fatalf("a call that nothing speaks against must succeed", "following process %q from %d: %s", p, from, describe(err))
+	}
+	if j.Exit == nil {
+		c.Fatalf("a follower gets the exit", "following process %q from %d ended without an exit", p, from)
+	}
+	return j
+}
+
+func runUnacked(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	p := c.Start(ctx, id, c.Commands.Gate("one\n", "two\n", 0), WithStdin)
+	for range 3 {
+		c.AwaitOutput(ctx, id, p, "one\n")
+	}
+	j := c.FollowStdin(ctx, id, p, &unackedStdin{})
+	c.WantOutput(j, "one\ntwo\n", "", "after three followers that acknowledged nothing")
+}
+
+// unackedStdin gives one line and its end.
+type unackedStdin struct{ done bool }
+
+func (s *unackedStdin) Read(p []byte) (int, error) {
+	if s.done {
+		return 0, io.EOF
+	}
+	s.done = true
+	return copy(p, "go\n"), nil
+}
+
+func runOutputGap(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	const text = "0123456789"
+	p := c.Start(ctx, id, c.Commands.Print(text, ""))
+	end := c.Follow(ctx, id, p).End
+	if end != 10 {
+		c.Fatalf("positions count bytes", "the end is at %d after 10 bytes", end)
+	}
+	var j Journal
+	err := c.W.FollowProcess(ctx, id, p, 0, j.Into(sdk.Follow{}))
+	if err == nil { // it may keep what it could drop
+		c.WantOutput(j, text, "", "following from the start after all was acknowledged")
+		return
+	}
+	c.WantReason(err, sdk.FailedPrecondition, sdk.ReasonOutputGap, "what is gone must be told from what never was", "following from the start after all was acknowledged")
+	if len(j.Stdout) > 0 || j.Exit != nil {
+		c.Errorf("a refusal delivers nothing", "%d bytes and %s came", len(j.Stdout), exitText(j.Exit))
+	}
+	kept := asError(err).Position
+	if kept < 1 || kept > 10 {
+		c.Fatalf("the error names the first position kept", "position %d is not in 1 to 10", kept)
+	}
+	var rest Journal
+	c.OK(c.W.FollowProcess(ctx, id, p, kept, rest.Into(sdk.Follow{})), "following from %d", kept)
+	c.WantOutput(rest, text[kept:], "", "following from the position that the error named")
+}
+
+func runSupersede(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	p := c.Start(ctx, id, c.Commands.Gate("one\n", "two\n", 3), WithStdin)
+	older := make(chan error, 1)
+	opened := make(chan struct{})
+	c.Go(func(ctx context.Context) {
+		older <- c.W.FollowProcess(ctx, id, p, 0, sdk.Follow{
+			Opened: func(sdk.Opened) error { close(opened); return nil },
+			Acks:   acknowledge(0),
+		})
+	})
+	c.Await(ctx, opened, "the older follower's Opened")
+	j := c.FollowStdin(ctx, id, p, strings.NewReader("go\n"))
+	c.WantOutput(j, "one\ntwo\n", "", "the newer follower")
+	c.WantExit(j, 3, "the newer follower")
+	err := c.AwaitError(ctx, older, "the older follower's end")
+	c.WantReason(err, sdk.FailedPrecondition, sdk.ReasonSuperseded, "a follower must know that it is not the one any more", "the older follower")
+}
+
+func runFollowExited(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	p := c.Start(ctx, id, c.Commands.Print("nobody", "listens"))
+	c.AwaitExited(ctx, id, p)
+	j := c.Follow(ctx, id, p)
+	c.WantOutput(j, "nobody", "listens", "followed after its end")
+	if j.Opened.State != sdk.ProcessExited || j.Opened.Oldest != 0 {
+		c.Errorf("Opened tells the state and the oldest position", "Opened says %s and %d, want exited and 0", j.Opened.State, j.Opened.Oldest)
+	}
+}
+
+// AwaitExited asks the list until a process has ended: nobody follows it.
+func (c *C) AwaitExited(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		i, ok := c.Process(ctx, id, p)
+		if !ok {
+			c.Fatalf("a process stays listed as long as its container lives", "process %q is not listed", p)
+		}
+		if i.State == sdk.ProcessExited {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			c.Fatalf("a process ends although nobody follows it", "process %q is still %s", p, i.State)
+		}
+	}
+}
+
+const (
+	spill      = 64 << 10
+	spillLines = 100_000 // 588,895 bytes
+)
+
+func runSpillBlock(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	p := c.Start(ctx, id, c.Commands.Lines(spillLines), func(s *sdk.ProcessSpec) { s.Spill = spill })
+	// A follower that acknowledges nothing gets what fits, and no more.
+	var got atomic.Int64
+	full := make(chan struct{})
+	first := make(chan error, 1)
+	followCtx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	c.Go(func(context.Context) {
+		first <- c.W.FollowProcess(followCtx, id, p, 0, sdk.Follow{
+			Acks: acknowledge(0),
+			Output: func(rs []sdk.Record) error {
+				end := int64(rs[len(rs)-1].End())
+				if got.Swap(end) < spill/2 && end >= spill/2 {
+					close(full)
+				}
+				return nil
+			},
+		})
+	})
+	c.Await(ctx, full, "half of what fits the journal")
+	if i, _ := c.Process(ctx, id, p); i.State != sdk.ProcessRunning {
+		c.Errorf("a writer whose output is not acknowledged waits", "it is %s with %d of 588895 bytes delivered and none acknowledged", i.State, got.Load())
+	}
+	cancel()
+	c.AwaitError(ctx, first, "the first follower's end")
+	if n := got.Load(); n > spill {
+		c.Errorf("unacknowledged bytes are kept up to the spill", "%d bytes came with nothing acknowledged, more than %d", n, spill)
+	}
+
+	// One that acknowledges as it goes gets everything, and is never further ahead than the journal is long.
+	acks := make(chan sdk.Position, 1)
+	acked := sdk.Position(0)
+	var j Journal
+	err := c.W.FollowProcess(ctx, id, p, 0, j.Into(sdk.Follow{Acks: acks, Output: func([]sdk.Record) error {
+		if j.End-acked > spill {
+			c.Errorf("unacknowledged bytes are kept up to the spill", "%d bytes came beyond what was acknowledged, more than %d", j.End-acked, spill)
+		}
+		select {
+		case <-acks: // an older one that was not received yet
+		default:
+		}
+		acked = j.End
+		acks <- acked
+		return nil
+	}}))
+	c.OK(err, "following with acknowledgements")
+	c.WantOutput(j, numbers(1, spillLines), "", "after the writer was held")
+	if len(j.Gaps) > 0 {
+		c.Errorf("a writer that is held loses nothing", "%d gaps came", len(j.Gaps))
+	}
+	c.WantExit(j, 0, "after the writer was held")
+}
+
+func runSpillDrop(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	p := c.Start(ctx, id, c.Commands.Lines(spillLines), func(s *sdk.ProcessSpec) { s.Spill, s.WhenFull = spill, sdk.DropOldest })
+	c.AwaitExited(ctx, id, p)
+	want := numbers(1, spillLines)
+	j := c.Follow(ctx, id, p)
+	if len(j.Gaps) != 1 || j.Gaps[0].Position != 0 {
+		c.Fatalf("a gap stands for what was dropped, from the beginning on", "gaps are %v, want one from 0 on", j.Gaps)
+	}
+	from := int(j.Gaps[0].GapTo)
+	if from > len(want) || string(j.Stdout) != want[from:] {
+		c.Errorf("what is kept is the newest, and nothing of it is missing", "after a gap to %d: stdout is %s", from, difference(string(j.Stdout), want[min(from, len(want)):]))
+	}
+	if int(j.End) != len(want) {
+		c.Errorf("positions count dropped bytes too", "the end is at %d, want %d", j.End, len(want))
+	}
+	if n := len(j.Stdout); n == 0 || n > spill {
+		c.Errorf("up to the spill is kept", "%d bytes were kept, want 1 to %d", n, spill)
+	}
+	c.WantExit(j, 0, "a writer that was not held")
+}
+
+func runStdin(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	for _, n := range []int{0, 1, 4096, 1_000_003} {
+		p := c.Start(ctx, id, c.Commands.Cat(), WithStdin)
+		var taken int64
+		var j Journal
+		data := pattern(n)
+		c.OK(c.W.FollowProcess(ctx, id, p, 0, j.Into(sdk.Follow{
+			Stdin: strings.NewReader(data),
+			Taken: func(total int64) {
+				if total < taken || total > int64(n) {
+					c.Errorf("Taken counts what was taken, upwards", "Taken says %d after %d, of %d bytes", total, taken, n)
+				}
+				taken = total
+			},
+		})), "following with stdin")
+		c.WantOutput(j, data, "", "cat with %d bytes", n)
+		c.WantExit(j, 0, "cat with %d bytes", n)
+		if j.Opened.StdinGeneration == 0 || j.Opened.StdinTaken != 0 {
+			c.Errorf("the first follower with stdin gets a generation, and nothing was taken yet", "generation %d, taken %d", j.Opened.StdinGeneration, j.Opened.StdinTaken)
+		}
+	}
+}
+
+func runStdinNone(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	j := c.Exec(ctx, id, c.Commands.Cat())
+	c.WantOutput(j, "", "", "cat without stdin")
+	c.WantExit(j, 0, "cat without stdin")
+	p := c.Start(ctx, id, c.Commands.Cat())
+	j = c.FollowStdin(ctx, id, p, strings.NewReader("nobody asked for this"))
+	c.WantOutput(j, "", "", "cat without stdin, and a follower with some")
+	c.WantExit(j, 0, "cat without stdin, and a follower with some")
+}
+
+func runStdinError(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	p := c.Start(ctx, id, c.Commands.Cat(), WithStdin)
+	in := io.MultiReader(strings.NewReader("half"), brokenReader{})
+	if err := c.W.FollowProcess(ctx, id, p, 0, sdk.Follow{Stdin: in, Acks: acknowledge(0)}); err != (callerError{}) {
+		c.Errorf("errors of the caller's own reader come back unchanged", "following with a broken stdin: got %s", describe(err))
+	}
+	if i, _ := c.Process(ctx, id, p); i.State != sdk.ProcessRunning {
+		c.Fatalf("a lost stdin is not its end", "cat is %s after its stdin broke", i.State)
+	}
+	j := c.resumeStdin(ctx, id, p, "half and half")
+	c.WantOutput(j, "half and half", "", "cat after its stdin was resumed")
+}
+
+type brokenReader struct{}
+
+func (brokenReader) Read([]byte) (int, error) { return 0, callerError{} }
+
+// resumeStdin follows from the start and gives of data what was not taken yet.
+func (c *C) resumeStdin(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, data string) Journal {
+	var j Journal
+	in := &lateReader{}
+	c.OK(c.W.FollowProcess(ctx, id, p, 0, j.Into(sdk.Follow{Stdin: in, Opened: func(o sdk.Opened) error {
+		if o.StdinTaken < 0 || o.StdinTaken > int64(len(data)) {
+			c.Errorf("Opened tells how much of stdin was taken", "Opened says %d of %d bytes", o.StdinTaken, len(data))
+			return callerError{}
+		}
+		in.r = strings.NewReader(data[o.StdinTaken:])
+		return nil
+	}})), "following with the rest of stdin")
+	return j
+}
+
+// lateReader must not be read before Opened has returned.
+type lateReader struct{ r io.Reader }
+
+func (l *lateReader) Read(p []byte) (int, error) {
+	if l.r == nil {
+		return 0, fmt.Errorf("stdin was read before Opened had returned")
+	}
+	return l.r.Read(p)
+}
+
+func runStdinResume(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	data := pattern(3_000_000)
+	p := c.Start(ctx, id, c.Commands.Cat(), WithStdin)
+	sent := 0
+	for i := range 4 {
+		// Each follower stops somewhere in the middle of its stdin.
+		in := &lateReader{}
+		n := 200_000 + c.Rand.IntN(300_000)
+		var j Journal
+		err := c.W.FollowProcess(ctx, id, p, 0, j.Into(sdk.Follow{Stdin: in, Acks: acknowledge(0), Opened: func(o sdk.Opened) error {
+			if o.StdinTaken < 0 || o.StdinTaken > int64(sent) {
+				c.Errorf("only what was sent can have been taken", "follower %d: Opened says %d bytes of stdin, %d were sent", i+1, o.StdinTaken, sent)
+				return callerError{}
+			}
+			sent = int(o.StdinTaken) + n
+			in.r = io.MultiReader(strings.NewReader(data[o.StdinTaken:sent]), brokenReader{})
+			return nil
+		}}))
+		if err != (callerError{}) {
+			c.Fatalf("errors of the caller's own reader come back unchanged", "follower %d: got %s", i+1, describe(err))
+		}
+	}
+	j := c.resumeStdin(ctx, id, p, data)
+	c.WantOutput(j, data, "", "cat of a stdin in five parts")
+	c.WantExit(j, 0, "cat of a stdin in five parts")
+}
+
+func runStdinGeneration(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	p := c.Start(ctx, id, c.Commands.Cat(), WithStdin)
+	oldIn, oldOut := io.Pipe()
+	defer oldOut.Close()
+	older := make(chan error, 1)
+	generation := make(chan int64, 1)
+	c.Go(func(ctx context.Context) {
+		older <- c.W.FollowProcess(ctx, id, p, 0, sdk.Follow{
+			Stdin: oldIn, Acks: acknowledge(0),
+			Opened: func(o sdk.Opened) error { generation <- o.StdinGeneration; return nil },
+		})
+		oldIn.Close() // nobody reads it any more
+	})
+	var first int64
+	select {
+	case first = <-generation:
+	case <-ctx.Done():
+		c.Fatalf("a follower is opened", "the older follower's Opened did not come")
+	}
+	newIn, newOut := io.Pipe()
+	defer newOut.Close()
+	newer := make(chan error, 1)
+	opened := make(chan struct{})
+	var j Journal
+	c.Go(func(ctx context.Context) {
+		newer <- c.W.FollowProcess(ctx, id, p, 0, j.Into(sdk.Follow{Stdin: newIn, Opened: func(o sdk.Opened) error { close(opened); return nil }}))
+		newIn.Close()
+	})
+	c.Await(ctx, opened, "the newer follower's Opened")
+	io.WriteString(oldOut, "of the older one\n") // taken by a read that was under way, or refused: in no case by the process
+	err := c.AwaitError(ctx, older, "the older follower's end")
+	c.WantReason(err, sdk.FailedPrecondition, sdk.ReasonSuperseded, "a follower must know that it is not the one any more", "the older follower")
+	io.WriteString(newOut, "of the newer one\n")
+	newOut.Close()
+	c.OK(c.AwaitError(ctx, newer, "the newer follower's end"), "the newer follower")
+	c.WantOutput(j, "of the newer one\n", "", "cat with two followers")
+	if j.Opened.StdinGeneration <= first {
+		c.Errorf("generations grow", "the newer follower's generation is %d, the older one's was %d", j.Opened.StdinGeneration, first)
+	}
+}
+
+func runStdinUnread(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	for range 5 {
+		p := c.Start(ctx, id, c.Commands.Exit(8), WithStdin)
+		j := c.FollowStdin(ctx, id, p, bytes.NewReader(make([]byte, 4<<20)))
+		c.WantExit(j, 8, "a process that does not read its stdin")
+	}
+	// A reader that never returns must not hold the exit either.
+	never, w := io.Pipe()
+	defer w.Close()
+	p := c.Start(ctx, id, c.Commands.Exit(9), WithStdin)
+	c.WantExit(c.FollowStdin(ctx, id, p, never), 9, "a process whose follower's stdin is blocked")
+}
+
+func runCallbackErrors(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	p := c.Start(ctx, id, c.Commands.Gate("before\n", "after\n", 2), WithStdin)
+	for what, f := range map[string]sdk.Follow{
+		"Opened": {Opened: func(sdk.Opened) error { return callerError{} }, Acks: acknowledge(0)},
+		"Output": {Output: func([]sdk.Record) error { return callerError{} }, Acks: acknowledge(0)},
+	} {
+		if err := c.W.FollowProcess(ctx, id, p, 0, f); err != (callerError{}) {
+			c.Errorf("errors of the caller's own callback come back unchanged", "an error of %s: got %s", what, describe(err))
+		}
+	}
+	if i, _ := c.Process(ctx, id, p); i.State != sdk.ProcessRunning {
+		c.Fatalf("a follower's end leaves the process alone", "the process is %s", i.State)
+	}
+	exitErr := c.W.FollowProcess(ctx, id, p, 0, sdk.Follow{
+		Stdin: strings.NewReader("go\n"), Acks: acknowledge(0), Exit: func(sdk.Exit) error { return callerError{} },
+	})
+	if exitErr != (callerError{}) {
+		c.Errorf("errors of the caller's own callback come back unchanged", "an error of Exit: got %s", describe(exitErr))
+	}
+	j := c.Follow(ctx, id, p)
+	c.WantOutput(j, "before\nafter\n", "", "after three followers that failed")
+	c.WantExit(j, 2, "after three followers that failed")
+}
