@@ -24,7 +24,7 @@ func echo(t *tool) int {
 	}
 	s := strings.Join(args, " ")
 	if escapes {
-		text, stop := unescape(s, true)
+		text, stop := unescape(s, octalZero)
 		s, newline = text, newline && !stop
 	}
 	t.out.WriteString(s)
@@ -34,9 +34,17 @@ func echo(t *tool) int {
 	return 0
 }
 
-// unescape replaces backslash escapes as echo -e and printf %b know them
-// (octal is \0nnn if zero is set, \nnn too otherwise). stop says that \c was met.
-func unescape(s string, zero bool) (text string, stop bool) {
+// octal says how an octal escape is written.
+type octal int
+
+const (
+	octalZero   octal = iota // \0nnn: echo -e
+	octalPlain               // \nnn: formats
+	octalEither              // printf %b
+)
+
+// unescape replaces backslash escapes. stop says that \c was met.
+func unescape(s string, form octal) (text string, stop bool) {
 	if strings.IndexByte(s, '\\') < 0 {
 		return s, false
 	}
@@ -76,13 +84,13 @@ func unescape(s string, zero bool) (text string, stop bool) {
 			digits(i+1, 4, 16)
 		case c == 'U' && i+1 < len(s) && isDigit(s[i+1], 16):
 			digits(i+1, 8, 16)
-		case c == '0' && zero:
+		case c == '0' && form != octalPlain:
 			if i+1 < len(s) && isDigit(s[i+1], 8) {
 				digits(i+1, 3, 8)
 				break
 			}
 			b.WriteByte(0)
-		case isDigit(c, 8) && !zero:
+		case isDigit(c, 8) && form != octalZero:
 			digits(i, 3, 8)
 		default:
 			b.WriteByte('\\')

@@ -233,12 +233,12 @@ func (e *exprs) primary(live bool) string {
 		return v
 	case w == "+" && len(e.words) > 0:
 		return e.take()
-	case w == "length" && len(e.words) > 0:
+	case w == "length":
 		return strconv.Itoa(utf8.RuneCountInString(e.primary(live)))
-	case w == "match" && len(e.words) > 1:
+	case w == "match":
 		s := e.primary(live)
 		return e.matches(s, e.primary(live), live)
-	case w == "index" && len(e.words) > 1:
+	case w == "index":
 		s := []rune(e.primary(live))
 		set := e.primary(live)
 		for i, r := range s {
@@ -247,7 +247,7 @@ func (e *exprs) primary(live bool) string {
 			}
 		}
 		return "0"
-	case w == "substr" && len(e.words) > 2:
+	case w == "substr":
 		s := []rune(e.primary(live))
 		from, err1 := strconv.Atoi(e.primary(live))
 		n, err2 := strconv.Atoi(e.primary(live))

@@ -460,7 +460,7 @@ func (f *finder) flush(b *findBatch) {
 
 // printFormat does -printf's directives that scripts use.
 func (f *finder) printFormat(format string, x *found) {
-	text, _ := unescape(format, false)
+	text, _ := unescape(format, octalEither)
 	for i := 0; i < len(text); i++ {
 		if text[i] != '%' || i+1 == len(text) {
 			f.out.WriteByte(text[i])

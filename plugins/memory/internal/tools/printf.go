@@ -48,7 +48,7 @@ func (f *formatter) format(format string, args []string) (text string, used int,
 		c := format[i]
 		if c == '\\' {
 			n := escapeLen(format[i:])
-			s, stop := unescape(format[i:i+n], false)
+			s, stop := unescape(format[i:i+n], octalPlain)
 			if strings.HasPrefix(s, `\"`) || strings.HasPrefix(s, `\'`) {
 				s = s[1:]
 			}
@@ -183,7 +183,7 @@ func (f *formatter) convert(d directive, arg string, given bool) (text string, s
 	case 's':
 		return d.pad(cut(arg)), false
 	case 'b':
-		s, stop := unescape(arg, true)
+		s, stop := unescape(arg, octalEither)
 		return d.pad(cut(s)), stop
 	case 'q':
 		if !given {

@@ -199,7 +199,7 @@ func xargs(t *tool) int {
 		case '0':
 			w.delim = 0
 		case 'd':
-			d, _ := unescape(o.value, false)
+			d, _ := unescape(o.value, octalEither)
 			if len(d) != 1 {
 				t.die(1, "the delimiter must be one character, not %s", quote(o.value))
 			}

@@ -83,6 +83,9 @@ func sed(t *tool) int {
 	if err != nil {
 		t.die(1, "%v", err)
 	}
+	if err := link(commands); err != nil {
+		t.die(4, "%v", err)
+	}
 	s.commands = commands
 	defer s.closeFiles()
 	for _, c := range commands {
@@ -125,12 +128,12 @@ func sed(t *tool) int {
 func (s *sedRun) scriptFile(name string) string {
 	r, err := s.open(name)
 	if err != nil {
-		s.die(1, "cannot open %s: %s", name, reason(err))
+		s.die(4, "cannot open %s: %s", name, reason(err))
 	}
 	defer r.Close()
 	b, err := whole(r)
 	if err != nil {
-		s.die(1, "cannot read %s: %s", name, reason(err))
+		s.die(4, "cannot read %s: %s", name, reason(err))
 	}
 	return strings.TrimSuffix(string(b), "\n")
 }
@@ -281,6 +284,7 @@ func (s *sedRun) take() (*sedLine, bool) {
 	}
 	s.next = s.read()
 	s.line++
+	s.changed = false
 	return l, true
 }
 

@@ -71,31 +71,36 @@ func parseSed(script string, extended bool) ([]*sedCommand, error) {
 	if len(p.blocks) > 0 {
 		return nil, errors.New("a { is not closed")
 	}
+	return p.commands, nil
+}
+
+// link finds what the branches of a program go to.
+func link(commands []*sedCommand) error {
 	labels := make(map[string]int)
-	for i, c := range p.commands {
+	for i, c := range commands {
 		if c.name != ':' {
 			continue
 		}
 		if _, twice := labels[c.text]; twice {
-			return nil, fmt.Errorf("the label %q is there twice", c.text)
+			return fmt.Errorf("the label %q is there twice", c.text)
 		}
 		labels[c.text] = i
 	}
-	for _, c := range p.commands {
+	for _, c := range commands {
 		if strings.IndexByte("btT", c.name) < 0 {
 			continue
 		}
-		c.jump = len(p.commands)
+		c.jump = len(commands)
 		if c.text == "" {
 			continue
 		}
 		to, ok := labels[c.text]
 		if !ok {
-			return nil, fmt.Errorf("there is no label %q", c.text)
+			return fmt.Errorf("there is no label %q", c.text)
 		}
 		c.jump = to
 	}
-	return p.commands, nil
+	return nil
 }
 
 func (p *sedParser) space(set string) {
@@ -512,10 +517,14 @@ func (p *sedParser) translate(c *sedCommand) error {
 func (p *sedParser) text(c *sedCommand) error {
 	p.space(" \t")
 	if p.peek() == '\\' {
+		// Text on the same line keeps its leading blanks.
 		p.at++
-		p.space(" \t")
-		if p.peek() == '\n' {
-			p.at++
+		rest := strings.TrimLeft(p.in[p.at:], " \t")
+		if strings.HasPrefix(rest, "\n") {
+			p.at = len(p.in) - len(rest) + 1
+		}
+		if p.at >= len(p.in) {
+			return nil
 		}
 	}
 	if p.at >= len(p.in) {

@@ -334,7 +334,7 @@ func paste(t *tool) int {
 		case 's':
 			serial = true
 		case 'd':
-			delims, _ = unescape(o.value, true)
+			delims, _ = unescape(o.value, octalEither)
 		case 'z':
 			end = 0
 		}
