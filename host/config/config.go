@@ -24,10 +24,10 @@ type Plugin struct {
 	Name    string
 	Command string // with a slash: relative to the file's directory; without: sought beside slipway, then in PATH
 	Args    []string
-	Env     map[string]string // all that the plugin gets beyond a minimal environment
-	SHA256  string            // hex; the program must have it; empty: any
-	Body    hcl.Body          // the config block's settings; nil: none
-	Range   hcl.Range
+	Env     map[string]string // all that the plugin gets beyond a minimal environment; secret, with env() replaced
+	SHA256  string            // 64 lower-case hex digits; the program must have it; empty: any
+	Body    hcl.Body          // the config block's settings, for Decode; nil: none
+	Range   hcl.Range         // of the block's header
 }
 
 // Worker is a worker block.
@@ -41,9 +41,12 @@ type Worker struct {
 	Range    hcl.Range
 }
 
-// Placement names the strategies of each chain, the first being primary.
+// Placement names the strategies of each chain, the first being primary; [Strategies] lists the names. Load fills in what the file
+// leaves out. An empty chain that the file asks for leaves all to chance.
 type Placement struct {
-	Build, NoInput, Check []string
+	Build   []string // of steps with inputs; default volume-locality, fewest-build-containers
+	NoInput []string // of steps without, no_input in the file; default: as Build
+	Check   []string // of checks; default random
 }
 
 // Timing holds the patience of the host. Each zero field means the documented default, which Load has filled in.

@@ -105,18 +105,39 @@ func TestDeepNesting(t *testing.T) {
 
 // What parses may still be deep to evaluate.
 func TestDeepValues(t *testing.T) {
-	schema := sdk.Schema{Fields: []sdk.Field{{Name: "a", Type: sdk.TypeString}}}
+	schema := sdk.Schema{Fields: []sdk.Field{
+		{Name: "text", Type: sdk.TypeString}, {Name: "list", Type: sdk.TypeStrings}, {Name: "table", Type: sdk.TypeMap},
+		{Name: "number", Type: sdk.TypeInt}, {Name: "size", Type: sdk.TypeBytes},
+	}}
 	for _, v := range []string{
-		"1" + strings.Repeat("+1", 100<<10), "[]" + strings.Repeat("[0]", 80<<10), strings.Repeat("(", 1900) + "1" + strings.Repeat(")", 1900),
-		"{}" + strings.Repeat(".b", 100<<10), strings.Repeat("!", 1900) + "true", strings.Repeat("[", 1900) + strings.Repeat("]", 1900),
-		`"` + strings.Repeat("${\"", 1900) + strings.Repeat("\"}", 1900) + `"`, strings.Repeat("true ? ", 1900) + "1" + strings.Repeat(" : 1", 1900),
+		strings.Repeat("(", 1900) + "{}" + strings.Repeat(")", 1900), strings.Repeat("!", 1900) + "true",
+		strings.Repeat("[", 1900) + strings.Repeat("]", 1900), `"` + strings.Repeat(`${"`, 1900) + strings.Repeat(`"}`, 1900) + `${1}"`,
+		"1" + strings.Repeat("+1", 10<<10), "[]" + strings.Repeat("[0]", 10<<10), "{}" + strings.Repeat(".b", 10<<10),
+		strings.Repeat("true ? ", 1900) + "1" + strings.Repeat(" : 1", 1900),
+		// What would take for ever.
+		strings.Repeat("[for a in [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] : ", 12) + "a" + strings.Repeat("]", 12),
+		`"${1e99999999}"`, "1e99999999", "-1e-99999999", `"%{for a in [1]}${a}%{endfor}"`,
 	} {
-		c, diags := config.Parse([]byte("plugin \"p\" {\ncommand = \"p\"\nconfig {\na = "+v+"\n}\n}\n"), "f.hcl")
-		if diags.HasErrors() {
-			t.Fatalf("%.30s: %v", v, diags)
+		for _, field := range []string{"text", "list", "table", "number", "size"} {
+			body := parseBody(t, []byte(field+" = "+v), "f.hcl")
+			if _, diags := config.Decode(body, schema, hcl.Range{}); !diags.HasErrors() && v[0] != '"' {
+				t.Errorf("%s = %.30s: no error", field, v)
+			}
 		}
-		if _, diags := config.Decode(c.Plugins[0].Body, schema, hcl.Range{}); !diags.HasErrors() && v[0] != '"' {
-			t.Errorf("%.30s: no error", v)
+	}
+	for _, v := range []string{`"${1e99999999}"`, "1e99999999", `"${[for a in [1] : a]}"`} {
+		for _, field := range []string{"text", "list", "table", "number", "size"} {
+			body := parseBody(t, []byte(`{"`+field+`": `+v+`}`), "f.json")
+			if _, diags := config.Decode(body, schema, hcl.Range{}); !diags.HasErrors() {
+				t.Errorf("%s: %s: no error", field, v)
+			}
+		}
+	}
+	t.Setenv("CONFIG_TEST_FAR", "1e99999999")
+	for _, field := range []string{"number", "size", "text"} {
+		_, diags := config.Decode(parseBody(t, []byte(field+` = env("CONFIG_TEST_FAR")`), "f.hcl"), schema, hcl.Range{})
+		if diags.HasErrors() != (field != "text") {
+			t.Errorf("%s: %v", field, diags)
 		}
 	}
 }

@@ -2,18 +2,14 @@ package config
 
 import (
 	"fmt"
-	"math"
-	"math/big"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/agext/levenshtein"
 	"github.com/hashicorp/hcl/v2"
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
-	"github.com/zclconf/go-cty/cty/convert"
 
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -192,13 +188,12 @@ func (r *reader) table(f sdk.Field, expr hcl.Expression) (any, bool) {
 	places := make(map[string]hcl.Range, len(pairs))
 	f.Type = sdk.TypeString
 	for _, p := range pairs {
-		k, diags := p.Key.Value(nil)
-		if diags.HasErrors() || k.IsNull() || !k.IsKnown() || k.Type() != cty.String {
+		key, isName := keyOf(p.Key)
+		if !isName {
 			r.wrong(p.Key.Range(), "Wrong key", "A key of %q must be a plain name, or a string in quotes.", f.Name)
 			ok = false
 			continue
 		}
-		key := k.AsString()
 		if at, twice := places[key]; twice {
 			r.wrong(p.Key.Range(), "Duplicate key", "%q has the key %q already, at %s.", f.Name, key, place(at))
 			ok = false
@@ -219,30 +214,44 @@ func (r *reader) table(f sdk.Field, expr hcl.Expression) (any, bool) {
 	return table, true
 }
 
+func keyOf(expr hcl.Expression) (string, bool) {
+	if !plain(expr) {
+		return "", false
+	}
+	k, diags := expr.Value(nil)
+	if diags.HasErrors() || k.IsNull() || !k.IsKnown() || k.Type() != cty.String {
+		return "", false
+	}
+	return k.AsString(), true
+}
+
 // isNull complains unless the expression is a plain null.
 func (r *reader) isNull(f sdk.Field, expr hcl.Expression, want string) bool {
-	v, diags := expr.Value(r.context(f))
-	if diags.HasErrors() {
-		r.diags = append(r.diags, diags...)
+	v, ok := r.eval(f, expr)
+	if !ok {
 		return false
 	}
 	if v.IsNull() {
 		return true
 	}
-	t := v.Type()
-	got := describe(v, true)
-	if t.IsTupleType() && f.Type == sdk.TypeStrings || t.IsObjectType() && f.Type == sdk.TypeMap {
-		got = "a computed one"
-	}
-	r.wrong(expr.Range(), "Wrong type", "%q must be %s, not %s.", f.Name, want, got)
+	r.wrong(expr.Range(), "Wrong type", "%q must be %s, not %s.", f.Name, want, describe(v, true))
 	return false
+}
+
+func (r *reader) eval(f sdk.Field, expr hcl.Expression) (cty.Value, bool) {
+	if !plain(expr) {
+		r.wrong(expr.Range(), "Not a plain value", "Values are written out here, or taken from env(\"NAME\") where that is allowed; nothing is computed.")
+		return cty.NilVal, false
+	}
+	v, diags := expr.Value(r.context(f))
+	r.diags = append(r.diags, diags...)
+	return v, !diags.HasErrors()
 }
 
 // scalar evaluates and checks one value. It is named what in complaints, which show the value only where it is no secret.
 func (r *reader) scalar(f sdk.Field, expr hcl.Expression, what string) (any, bool) {
-	v, diags := expr.Value(r.context(f))
-	r.diags = append(r.diags, diags...)
-	if diags.HasErrors() {
+	v, ok := r.eval(f, expr)
+	if !ok {
 		return nil, false
 	}
 	v, marks := v.UnmarkDeep()
@@ -273,105 +282,6 @@ func (r *reader) scalar(f sdk.Field, expr hcl.Expression, what string) (any, boo
 	}
 	r.wrong(expr.Range(), "Wrong value", "The value %sof %s is not one of %s.%s", shown, what, strings.Join(f.OneOf, ", "), hint)
 	return nil, false
-}
-
-// convertTo gives a Go value, or what was wanted. Text may stand for a number or a truth value, because that is what env() has;
-// never the other way round.
-func convertTo(t sdk.FieldType, v cty.Value) (got any, want string) {
-	if !v.IsKnown() {
-		return nil, "known"
-	}
-	switch t {
-	case sdk.TypeString:
-		if v.Type() == cty.String {
-			return v.AsString(), ""
-		}
-		return nil, "a string in quotes"
-	case sdk.TypeDuration:
-		if v.Type() == cty.String {
-			return v.AsString(), ""
-		}
-		return nil, `a duration in quotes, such as "1m30s"`
-	case sdk.TypeBytes:
-		if v.Type() == cty.String {
-			return v.AsString(), ""
-		}
-		if n, ok := whole(v); ok && n >= 0 {
-			return strconv.FormatInt(n, 10), ""
-		}
-		return nil, `a size, such as "64MiB"`
-	case sdk.TypeBool:
-		if b, err := convert.Convert(v, cty.Bool); err == nil && !b.IsNull() {
-			return b.True(), ""
-		}
-		return nil, "true or false"
-	case sdk.TypeInt:
-		if n, ok := whole(v); ok {
-			return n, ""
-		}
-		return nil, "a whole number of 64 bits"
-	case sdk.TypeFloat:
-		if n, ok := number(v); ok {
-			if f, _ := n.Float64(); !math.IsInf(f, 0) {
-				return f, ""
-			}
-		}
-		return nil, "a number of 64 bits"
-	}
-	return nil, fmt.Sprintf("of the type %q, which this host does not know", t)
-}
-
-func number(v cty.Value) (*big.Float, bool) {
-	n, err := convert.Convert(v, cty.Number)
-	if err != nil || n.IsNull() {
-		return nil, false
-	}
-	return n.AsBigFloat(), true
-}
-
-func whole(v cty.Value) (int64, bool) {
-	n, ok := number(v)
-	if !ok {
-		return 0, false
-	}
-	i, acc := n.Int64()
-	return i, acc == big.Exact
-}
-
-// notation is empty where a string is what its type says, else what it should be.
-func notation(t sdk.FieldType, s string) string {
-	switch t {
-	case sdk.TypeDuration:
-		if _, err := time.ParseDuration(s); err != nil {
-			return `a duration: write numbers with h, m, s or ms, such as "1m30s"`
-		}
-	case sdk.TypeBytes:
-		if _, err := sdk.ParseBytes(s); err != nil {
-			return `a size: write a whole number with B, KiB, MiB, GiB or TiB, such as "64MiB"`
-		}
-	}
-	return ""
-}
-
-func describe(v cty.Value, hidden bool) string {
-	t := v.Type()
-	switch {
-	case !hidden && t == cty.Number:
-		return "the number " + v.AsBigFloat().Text('g', 20)
-	case !hidden && t == cty.String:
-		return fmt.Sprintf("the string %.80q", v.AsString())
-	case t == cty.Number:
-		return "a number"
-	case t == cty.Bool:
-		return "true or false"
-	case t == cty.String:
-		return "a string"
-	case t.IsTupleType() || t.IsListType():
-		return "a list"
-	case t.IsObjectType() || t.IsMapType():
-		return "a map"
-	}
-	return t.FriendlyName()
 }
 
 func (r *reader) context(f sdk.Field) *hcl.EvalContext {

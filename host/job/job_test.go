@@ -129,6 +129,21 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%q: no error", open)
 		}
 	}
+	loops := strings.Repeat("[for a in [1, 2, 3, 4, 5, 6, 7, 8, 9, 10] : ", 12) + "a" + strings.Repeat("]", 12)
+	for _, field := range []string{"dir", "tags", "outputs", "inputs", "env", "after", "image", "privileged", "timeout"} {
+		for _, v := range []string{loops, "[" + loops + "]", "{ a = " + loops + " }", "{ (" + loops + ") = 1 }", "1e99999999", "[1e-99999999]", "!(-" + loops + ")"} {
+			src := "job \"j\" {\nstep \"s\" {\n" + field + " = " + v + "\nrun { path = \"true\" }\n}\n}\n"
+			if _, diags := job.Parse([]byte(src), "j.hcl"); !diags.HasErrors() {
+				t.Errorf("%s = %.40s: no error", field, v)
+			}
+		}
+	}
+	for _, cpu := range []string{"1e99999999", "1e-99999999", "\"1e99999999\"", "\"1e-99999999m\""} {
+		src := "job \"j\" {\nstep \"s\" {\nlimits { cpu = " + cpu + " }\nrun { path = \"true\" }\n}\n}\n"
+		if _, diags := job.Parse([]byte(src), "j.hcl"); len(diags) != 1 {
+			t.Errorf("cpu = %s: %v", cpu, diags)
+		}
+	}
 	var chain, inputs strings.Builder
 	for i := range 2000 {
 		fmt.Fprintf(&chain, "step \"s%d\" {\n after = [\"s%d\"]\n run { path = \"true\" }\n}\n", i, (i+1)%2000)

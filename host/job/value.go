@@ -41,18 +41,34 @@ func (r *reader) missing(c *hcl.BodyContent, name string) {
 	r.wrong(c.MissingItemRange, "Missing required argument", "The argument %q is required.", name)
 }
 
-// literal gives the value of an expression without variables, functions and templates; false if it is not one.
+// literal gives the value of an expression without variables, functions, operators and templates; false if it is not one.
 func (r *reader) literal(expr hcl.Expression) (cty.Value, bool) {
 	if interpolates(expr) {
 		r.wrong(expr.Range(), "Interpolation", "%s", howToEscape)
 		return cty.NilVal, false
 	}
-	v, diags := expr.Value(nil)
-	if diags.HasErrors() || !v.IsKnown() {
-		r.wrong(expr.Range(), "Not a literal value", "A literal value is needed here. Nothing is computed in a job file; text needs quotes.")
-		return cty.NilVal, false
+	if isLiteral(expr) {
+		if v, diags := expr.Value(nil); !diags.HasErrors() && v.IsKnown() {
+			return v, true
+		}
 	}
-	return v, true
+	r.wrong(expr.Range(), "Not a literal value", "A literal value is needed here. Nothing is computed in a job file; text needs quotes.")
+	return cty.NilVal, false
+}
+
+// isLiteral holds off what could take for ever to evaluate, such as loops in loops.
+func isLiteral(expr hcl.Expression) bool {
+	switch e := expr.(type) {
+	case *hclsyntax.ObjectConsKeyExpr:
+		return hcl.ExprAsKeyword(e) != "" || isLiteral(e.Wrapped)
+	case *hclsyntax.ParenthesesExpr:
+		return isLiteral(e.Expression)
+	case *hclsyntax.UnaryOpExpr:
+		return isLiteral(e.Val)
+	case *hclsyntax.LiteralValueExpr, *hclsyntax.TemplateExpr: // which does not interpolate
+		return true
+	}
+	return false
 }
 
 // interpolates tells whether a string has ${ or %{ in it.
@@ -62,6 +78,8 @@ func interpolates(expr hcl.Expression) bool {
 		return interpolates(e.Wrapped)
 	case *hclsyntax.ParenthesesExpr:
 		return interpolates(e.Expression)
+	case *hclsyntax.UnaryOpExpr:
+		return interpolates(e.Val)
 	case *hclsyntax.TemplateWrapExpr:
 		return true
 	case *hclsyntax.TemplateExpr:
@@ -176,8 +194,11 @@ func (r *reader) pairs(c *hcl.BodyContent, name, example string) []pair {
 			r.wrong(kv.Key.Range(), "Interpolation", "%s", howToEscape)
 			continue
 		}
-		k, diags := kv.Key.Value(nil)
-		if diags.HasErrors() || !k.IsKnown() || k.IsNull() || k.Type() != cty.String {
+		var k cty.Value
+		if isLiteral(kv.Key) {
+			k, diags = kv.Key.Value(nil)
+		}
+		if k == cty.NilVal || diags.HasErrors() || k.IsNull() || k.Type() != cty.String {
 			r.wrong(kv.Key.Range(), "Wrong key", "A key of %q that is not a plain name, such as a path with a slash, must be in quotes.", name)
 			continue
 		}
