@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"path"
 	"syscall"
 
 	"github.com/klauspost/compress/gzip"
@@ -24,6 +25,9 @@ func encodings() []string { return []string{sdk.EncodingRaw, encodingZstd, encod
 
 // unpack is StreamIn into a held volume.
 func (w *worker) unpack(ctx context.Context, v *volume, in sdk.StreamIn, r io.Reader) error {
+	if err := checkPath(in.Path); err != nil {
+		return err
+	}
 	source := &keptReader{r: r}
 	decoded, closeDecoder, err := decode(in.Encoding, source)
 	if err == nil {
@@ -44,7 +48,7 @@ func (w *worker) unpack(ctx context.Context, v *volume, in sdk.StreamIn, r io.Re
 }
 
 // archiveError makes an error of the contract from why an archive was not taken.
-func archiveError(ctx context.Context, v *volume, path string, err error) error {
+func archiveError(ctx context.Context, v *volume, below string, err error) error {
 	_, isContract := errors.AsType[*sdk.Error](err)
 	_, isEntry := errors.AsType[*tree.EntryError](err)
 	where, isPath := errors.AsType[*fs.PathError](err)
@@ -63,7 +67,7 @@ func archiveError(ctx context.Context, v *volume, path string, err error) error 
 	case errors.Is(err, errors.ErrUnsupported):
 		return &sdk.Error{Class: sdk.Unsupported, Feature: sdk.FeatureTarDevices, Message: err.Error(), Cause: err}
 	case isPath && !isEntry:
-		return sdk.NewInvalid(sdk.ReasonPath, "volume %q: cannot unpack below %q: %v", v.id, path, where.Err)
+		return sdk.NewInvalid(sdk.ReasonPath, "volume %q: cannot unpack below %q: %v", v.id, below, where.Err)
 	}
 	return sdk.NewInvalid(sdk.ReasonArchive, "volume %q: %v", v.id, err)
 }
@@ -84,6 +88,9 @@ func (w *worker) tooLargeOrFull(ctx context.Context, v *volume, m *meter) error 
 
 // pack is StreamOut of a held volume.
 func (w *worker) pack(ctx context.Context, v *volume, out sdk.StreamOut, wr io.Writer) error {
+	if err := checkPath(out.Path); err != nil {
+		return err
+	}
 	sink := &keptWriter{w: wr}
 	encoded, err := encode(out.Encoding, sink)
 	if err != nil {
@@ -99,8 +106,16 @@ func (w *worker) pack(ctx context.Context, v *volume, out sdk.StreamOut, wr io.W
 	return fileError(ctx, v, out.Path, err)
 }
 
+// checkPath refuses absolute paths (rule 11). A tree refuses those that lead out of it by itself.
+func checkPath(name string) error {
+	if path.IsAbs(name) {
+		return sdk.NewInvalid(sdk.ReasonPath, "path %q is absolute; paths in a volume are relative to its root", name)
+	}
+	return nil
+}
+
 // fileError makes an error of the contract from one of a tree about a path.
-func fileError(ctx context.Context, v *volume, path string, err error) error {
+func fileError(ctx context.Context, v *volume, name string, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -109,7 +124,7 @@ func fileError(ctx context.Context, v *volume, path string, err error) error {
 	case errors.Is(err, fs.ErrClosed):
 		return sdk.NewNotFound(sdk.KindVolume, string(v.id))
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR): // the latter: below a file
-		return sdk.NewNotFound(sdk.KindFile, path)
+		return sdk.NewNotFound(sdk.KindFile, name)
 	}
 	return sdk.NewInvalid(sdk.ReasonPath, "volume %q: %v", v.id, err)
 }

@@ -12,7 +12,7 @@ import (
 
 // StatFile describes a file of a volume.
 func (w *worker) StatFile(ctx context.Context, id sdk.VolumeID, name string) (sdk.FileInfo, error) {
-	v, err := w.hold(ctx, id)
+	v, err := w.holdFile(ctx, id, name)
 	if err != nil {
 		return sdk.FileInfo{}, err
 	}
@@ -26,7 +26,7 @@ func (w *worker) StatFile(ctx context.Context, id sdk.VolumeID, name string) (sd
 
 // ListFiles emits a directory as it is at one moment.
 func (w *worker) ListFiles(ctx context.Context, id sdk.VolumeID, dir string, emit func(sdk.FileInfo) error) error {
-	v, err := w.hold(ctx, id)
+	v, err := w.holdFile(ctx, id, dir)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (w *worker) ReadFile(ctx context.Context, id sdk.VolumeID, name string, off
 	if offset < 0 {
 		return sdk.NewInvalid(sdk.ReasonSpec, "file %q: offset %d is negative", name, offset)
 	}
-	v, err := w.hold(ctx, id)
+	v, err := w.holdFile(ctx, id, name)
 	if err != nil {
 		return err
 	}
@@ -84,6 +84,14 @@ func (w *worker) ReadFile(ctx context.Context, id sdk.VolumeID, name string, off
 		return sink.err
 	}
 	return fileError(ctx, v, name, err)
+}
+
+// holdFile is hold for a look at a path.
+func (w *worker) holdFile(ctx context.Context, id sdk.VolumeID, name string) (*volume, error) {
+	if err := checkPath(name); err != nil {
+		return nil, err
+	}
+	return w.hold(ctx, id)
 }
 
 func (v *volume) fileInfo(name string, info fs.FileInfo) sdk.FileInfo {

@@ -16,7 +16,6 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-
 var errEnough = errors.New("the test has seen enough")
 
 // journalModel is what a journal must be, said as plainly as possible.

@@ -94,7 +94,7 @@ func (w *worker) prepare(c *container, spec sdk.ProcessSpec) (shell.Executable, 
 	switch {
 	case spec.TTY != nil:
 		return shell.Executable{}, command, sdk.NewUnsupported(sdk.FeatureTTY)
-	case !slices.Contains([]string{"", "root", "0", "0:0"}, spec.User): // everybody is root
+	case spec.User != "": // everybody is root, which nobody can choose
 		return shell.Executable{}, command, sdk.NewUnsupported(sdk.FeatureUsers)
 	case w.engine == nil:
 		return shell.Executable{}, command, sdk.NewInvalid(sdk.ReasonExecutableNotFound,

@@ -83,7 +83,7 @@ func TestProcessErrors(t *testing.T) {
 	wantError(t, start(func(s *sdk.ProcessSpec) { s.Path = "/v/binary" }), sdk.Invalid, sdk.ReasonNotExecutable)
 	wantError(t, start(func(s *sdk.ProcessSpec) { s.Dir = "/v/binary" }), sdk.Invalid, sdk.ReasonPath)
 	wantError(t, start(func(s *sdk.ProcessSpec) { s.TTY = &sdk.TTY{} }), sdk.Unsupported, sdk.FeatureTTY)
-	wantError(t, start(func(s *sdk.ProcessSpec) { s.User = "nobody" }), sdk.Unsupported, sdk.FeatureUsers)
+	wantError(t, start(func(s *sdk.ProcessSpec) { s.User = "root" }), sdk.Unsupported, sdk.FeatureUsers)
 	wantError(t, w.StartProcess(t.Context(), "missing", script("p", "true")), sdk.NotFound, sdk.KindContainer)
 	if infos, err := w.ListProcesses(t.Context(), "c"); err != nil || len(infos) != 0 {
 		t.Errorf("a start that failed left a record: %v, %v", infos, err)

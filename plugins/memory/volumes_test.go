@@ -260,6 +260,8 @@ func TestOneFileIsOneEntry(t *testing.T) {
 	if len(names) != 1 || names[0] != "dir" {
 		t.Errorf("root has %v", names)
 	}
+	_, err = w.StatFile(t.Context(), "v", "/dir")
+	wantError(t, err, sdk.Invalid, sdk.ReasonPath)
 	_, err = w.StatFile(t.Context(), "v", "dir/missing")
 	wantError(t, err, sdk.NotFound, sdk.KindFile)
 	wantError(t, w.ReadFile(t.Context(), "v", "dir", 0, -1, io.Discard), sdk.Invalid, sdk.ReasonPath)
@@ -287,6 +289,7 @@ func TestStreamErrors(t *testing.T) {
 	wantError(t, in("missing", sdk.StreamIn{}, good), sdk.NotFound, sdk.KindVolume)
 	wantError(t, in("sealed", sdk.StreamIn{}, good), sdk.FailedPrecondition, sdk.ReasonSealed)
 	wantError(t, in("open", sdk.StreamIn{Path: "../x"}, good), sdk.Invalid, sdk.ReasonPath)
+	wantError(t, in("open", sdk.StreamIn{Path: "/x"}, good), sdk.Invalid, sdk.ReasonPath)
 	wantError(t, in("open", sdk.StreamIn{}, good[:700]), sdk.Invalid, sdk.ReasonArchive)
 	wantError(t, in("open", sdk.StreamIn{}, nil), sdk.Invalid, sdk.ReasonArchive)
 	wantError(t, in("open", sdk.StreamIn{Encoding: "gzip"}, good), sdk.Invalid, sdk.ReasonArchive)
@@ -300,6 +303,7 @@ func TestStreamErrors(t *testing.T) {
 		wantError(t, w.StreamOut(t.Context(), "open", sdk.StreamOut{Path: "missing", Encoding: encoding}, &nothing), sdk.NotFound, sdk.KindFile)
 	}
 	wantError(t, w.StreamOut(t.Context(), "open", sdk.StreamOut{Path: "../x"}, &nothing), sdk.Invalid, sdk.ReasonPath)
+	wantError(t, w.StreamOut(t.Context(), "open", sdk.StreamOut{Path: "/"}, &nothing), sdk.Invalid, sdk.ReasonPath)
 	if nothing.Len() > 0 {
 		t.Errorf("%d bytes were written before the error", nothing.Len())
 	}

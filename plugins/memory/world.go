@@ -92,7 +92,8 @@ func listen(socket string) (net.Listener, error) {
 	return listener, nil
 }
 
-// WorldCommand is the command line of a world: --socket PATH, --worker NAME as often as needed, --memory SIZE.
+// WorldCommand is the command line of a world: --socket PATH, --worker NAME as often as needed, --memory SIZE. It confines
+// the whole process to the socket's directory, for good.
 func WorldCommand(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("slipway-memory world", flag.ContinueOnError)
 	var socket string
@@ -116,6 +117,9 @@ func WorldCommand(ctx context.Context, args []string) error {
 	socket, err := filepath.Abs(socket)
 	if err != nil {
 		return err
+	}
+	if err := Confine(filepath.Dir(socket)); err != nil {
+		fmt.Fprintln(os.Stderr, "slipway-memory world:", err)
 	}
 	return World(ctx, socket, workers, Options{Memory: int64(memory)}, os.Stdout)
 }

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -15,13 +16,21 @@ import (
 )
 
 func main() {
-	if len(os.Args) < 2 || os.Args[1] != "world" {
-		rpc.Serve(memory.Plugin())
+	if len(os.Args) > 1 && os.Args[1] == "world" {
+		world(os.Args[2:])
 		return
 	}
+	// All that it needs of the machine is where its socket goes.
+	if err := memory.Confine(cmp.Or(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), os.TempDir())); err != nil {
+		fmt.Fprintln(os.Stderr, "slipway-memory:", err)
+	}
+	rpc.Serve(memory.Plugin())
+}
+
+func world(args []string) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := memory.WorldCommand(ctx, os.Args[2:])
+	err := memory.WorldCommand(ctx, args)
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "slipway-memory:", err)
 		os.Exit(1)
