@@ -210,11 +210,22 @@ func (h *Host) DownloadDir(ctx context.Context, a *Artifact, target string, forc
 	})
 }
 
-// RemoveArtifact destroys all that is left of an artifact. What a container still uses is Invalid to remove.
+// RemoveArtifact destroys all that is left of an artifact. While a container has a copy of it, that is FailedPrecondition with
+// sdk.ReasonInUse.
 func (h *Host) RemoveArtifact(ctx context.Context, a *Artifact) error {
 	rows, err := h.volumes(ctx, store.VolumeFilter{Artifact: a.ID})
 	if err != nil {
 		return err
+	}
+	for _, row := range rows {
+		clones, err := h.volumes(ctx, store.VolumeFilter{Parent: row.ID})
+		if err != nil {
+			return err
+		}
+		if len(clones) > 0 {
+			return sdk.NewFailedPrecondition(sdk.ReasonInUse, sdk.KindVolume, row.ID,
+				"artifact %s is in use: volume %s on %s has %d copies", a.Name, row.ID, row.Worker, len(clones))
+		}
 	}
 	if err := h.destroyVolumes(ctx, rows); err != nil {
 		return fmt.Errorf("remove artifact %s: %w", a.Name, err)

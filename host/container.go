@@ -188,7 +188,7 @@ func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequ
 		return nil, err
 	}
 	exclude := make(map[string]string)
-	for {
+	for attempt := 1; ; attempt++ {
 		spec := pool.Spec{Team: req.Team, Platform: req.Platform, Runtime: req.Runtime, Tags: req.Tags, Kind: req.Kind,
 			Inputs: p.wanting, Exclude: exclude}
 		for _, f := range p.needs {
@@ -205,18 +205,22 @@ func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequ
 			return c, nil
 		}
 		h.index.Release(owner)
-		if ctx.Err() != nil || !elsewhere(err) {
+		// No start was sent, so it may be tried again: elsewhere if this worker cannot, here too if it came back as another one.
+		var gone *WorkerGoneError
+		switch {
+		case ctx.Err() != nil || h.ctx.Err() != nil:
+			return nil, err
+		case errors.Is(err, sdk.Exhausted), errors.Is(err, sdk.Unsupported), errors.As(err, &gone):
+			exclude[choice.Worker] = err.Error()
+		case attempt < maxAttempts && (errors.Is(err, sdk.Unavailable) || sdk.IsNotFound(err, sdk.KindVolume)):
+		default:
 			return nil, err
 		}
-		exclude[choice.Worker] = err.Error()
 	}
 }
 
-// elsewhere tells whether a container that could not be made on one worker may be made on another: no start was sent.
-func elsewhere(err error) bool {
-	var gone *WorkerGoneError
-	return errors.Is(err, sdk.Exhausted) || errors.Is(err, sdk.Unsupported) || errors.Is(err, sdk.Unavailable) || errors.As(err, &gone)
-}
+// maxAttempts is how often a container is tried to be made on workers that go away under it.
+const maxAttempts = 5
 
 // found gives the handle of a container that has a row.
 func (h *Host) found(ctx context.Context, row store.Container) (*Container, error) {
@@ -406,11 +410,7 @@ func (c *Container) Seal(ctx context.Context) (map[string]*Artifact, error) {
 func OutputName(owner, output string) string { return owner + "/" + output }
 
 func (c *Container) sealOutput(ctx context.Context, name, id string) (*Artifact, error) {
-	var row store.Volume
-	err := c.h.store.View(ctx, func(tx *store.Tx) (err error) {
-		row, err = tx.Volume(id)
-		return err
-	})
+	row, err := c.h.volume(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -1,11 +1,15 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
 )
+
+// ErrClosed says that the host was closed under a call. What runs goes on, and another host on the same state directory follows it.
+var ErrClosed = errors.New("the host is closed")
 
 // LostError says that a process was started and that nothing can tell how it ended. It never means success, and never that
 // it may be run again without asking.

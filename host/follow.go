@@ -21,7 +21,7 @@ func (h *Host) follow(p *Process) (*Process, error) {
 		return known, nil
 	}
 	if h.closed {
-		return nil, errors.New("the host is closed")
+		return nil, ErrClosed
 	}
 	out, err := h.spool.Writer(p.id)
 	if err != nil {
@@ -69,7 +69,7 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 			}
 		}
 		if ctx.Err() != nil {
-			return Outcome{Err: fmt.Errorf("host closed while %s went on: %w", p.owner, ctx.Err())}
+			return Outcome{Err: fmt.Errorf("process of %s: %w", p.owner, ErrClosed)}
 		}
 		var gone *WorkerGoneError
 		var local localError

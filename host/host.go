@@ -108,6 +108,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	h.ctx, h.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	h.startPlugins()
 	h.tasks.Go(h.reap)
+	h.tasks.Go(h.watchStalled)
 	return h, nil
 }
 

@@ -7,10 +7,13 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain runs the tests, or is a host in a process of its own for one of them.
+// TestMain runs the tests, or is a process of its own for one of them.
 func TestMain(m *testing.M) {
 	if text := os.Getenv(childEnv); text != "" {
 		os.Exit(runChild(text))
+	}
+	if text := os.Getenv(relayEnv); text != "" {
+		os.Exit(runRelay(text))
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/launch"
-	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -106,7 +105,7 @@ func (p *plugin) failed(err error) {
 	for _, w := range p.h.sortedWorkers() {
 		if w.plugin == p.cfg.Name {
 			w.setDead(err)
-			p.h.index.Upsert(w.placed(pool.Stalled, err.Error()))
+			p.h.tellPlacement(w)
 		}
 	}
 	p.knownOne.Do(func() { close(p.known) })
@@ -196,7 +195,9 @@ func (p *plugin) remove(name string, running map[string]context.CancelFunc) {
 		cancel()
 		delete(running, name)
 	}
-	p.h.index.Remove(name)
+	w := p.worker(name)
+	w.setRemoved()
+	p.h.tellPlacement(w)
 }
 
 // merge lays the worker's block over what the plugin says of it.
@@ -236,7 +237,7 @@ func (p *plugin) worker(name string) *worker {
 	defer p.h.mu.Unlock()
 	w := p.h.workers[name]
 	if w == nil {
-		w = newWorker(name, p.cfg.Name, p.h.cfg.Timing.WorkerGone)
+		w = newWorker(name, p.cfg.Name, p.h.cfg.Timing.WorkerGone, p.h.ctx.Done())
 		p.h.workers[name] = w
 	}
 	return w
@@ -264,9 +265,6 @@ func (h *Host) monitor(ctx context.Context, w *worker, conn sdk.Worker, looked f
 			wait = statusEvery
 		} else {
 			w.setAway(conn, err)
-			if h.stalled(w) {
-				h.index.Upsert(w.placed(pool.Stalled, err.Error()))
-			}
 		}
 		select {
 		case <-time.After(wait):
@@ -284,10 +282,34 @@ func (h *Host) monitor(ctx context.Context, w *worker, conn sdk.Worker, looked f
 	}
 }
 
-// stalled tells whether a worker has been away for so long that no new work should wait for it.
-func (h *Host) stalled(w *worker) bool {
-	r := w.report()
-	return !r.Up && time.Since(r.Since) >= h.cfg.Timing.Stalled
+// watchStalled takes workers out of placement that have been away for so long that no new work should wait for them, until the
+// host closes. Being back puts them in again.
+func (h *Host) watchStalled() {
+	tick := time.NewTicker(max(h.cfg.Timing.Stalled/10, 10*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-h.ctx.Done():
+			return
+		}
+		for _, w := range h.sortedWorkers() {
+			h.tellPlacement(w)
+		}
+	}
+}
+
+// tellPlacement tells placement how a worker is now.
+func (h *Host) tellPlacement(w *worker) {
+	w.placing.Lock()
+	defer w.placing.Unlock()
+	p, known, removed := w.placement(h.cfg.Timing.Stalled)
+	switch {
+	case removed:
+		h.index.Remove(w.name)
+	case known:
+		h.index.Upsert(p)
+	}
 }
 
 // look asks for the status, and opens the worker for calls if it is well. What the last session left open is settled before
@@ -316,7 +338,7 @@ func (h *Host) look(ctx context.Context, w *worker, conn sdk.Worker, settled *bo
 		*settled = true
 	}
 	w.setUp(conn, s)
-	h.index.Upsert(w.placed(pool.Running, ""))
+	h.tellPlacement(w)
 	return nil
 }
 

@@ -126,8 +126,8 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 	steps.Wait()
 	out := &RunResult{ID: r.id, Steps: results}
 	out.Outputs, err = r.takeOutputs(ctx)
-	if closed := h.ctx.Err(); closed != nil {
-		return out, errors.Join(err, fmt.Errorf("the host was closed: the run goes on when it is resumed: %w", closed))
+	if h.ctx.Err() != nil {
+		return out, errors.Join(err, fmt.Errorf("run %s can be resumed: %w", r.id, ErrClosed))
 	}
 	err = errors.Join(err, r.end(ctx))
 	out.Took = time.Since(began)

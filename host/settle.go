@@ -12,7 +12,7 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// loadLeases tells placement what the state directory says of containers and content.
+// loadLeases tells placement what the state directory says of containers.
 func (h *Host) loadLeases(ctx context.Context) error {
 	return h.store.View(ctx, func(tx *store.Tx) error {
 		containers, err := tx.Containers(store.ContainerFilter{States: []string{containerCreating, containerReady}})
@@ -28,14 +28,19 @@ func (h *Host) loadLeases(ctx context.Context) error {
 				return err
 			}
 		}
-		volumes, err := tx.Volumes(store.VolumeFilter{States: []string{volumeSealed}})
-		for _, v := range volumes {
-			if v.Artifact != "" {
-				h.index.AddVolume(v.Worker, v.Artifact, v.Bytes)
-			}
-		}
-		return err
+		return nil
 	})
+}
+
+// loadContent tells placement what content a worker has.
+func (h *Host) loadContent(ctx context.Context, w *worker) error {
+	rows, err := h.volumes(ctx, store.VolumeFilter{Worker: w.name, States: []string{volumeSealed}})
+	for _, v := range rows {
+		if v.Artifact != "" {
+			h.index.AddVolume(v.Worker, v.Artifact, v.Bytes)
+		}
+	}
+	return err
 }
 
 // checkIncarnation compares the worker's two stores with what was known of them. What lay in a store that is no more is lost at
@@ -157,7 +162,7 @@ func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker) error {
 		}
 	}
 	w.settled = true
-	return nil
+	return h.loadContent(ctx, w)
 }
 
 // onTheWay lists what has to be settled on a worker: the volumes exclude those of a container that may be adopted.

@@ -106,6 +106,15 @@ func (h *Host) volumes(ctx context.Context, f store.VolumeFilter) (rows []store.
 	return rows, err
 }
 
+// volume gives one row.
+func (h *Host) volume(ctx context.Context, id string) (row store.Volume, err error) {
+	err = h.store.View(ctx, func(tx *store.Tx) error {
+		row, err = tx.Volume(id)
+		return err
+	})
+	return row, err
+}
+
 // destroyVolumes destroys many, and tells of each that it could not.
 func (h *Host) destroyVolumes(ctx context.Context, rows []store.Volume) error {
 	var errs []error

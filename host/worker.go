@@ -17,25 +17,28 @@ import (
 type worker struct {
 	name   string
 	plugin string
-	goneIn time.Duration // how long to wait for a worker that is away
+	goneIn time.Duration   // how long to wait for a worker that is away
+	closed <-chan struct{} // when the host closes, all waiting ends
 
+	placing sync.Mutex   // one at a time tells placement
 	settled bool         // what an earlier host left on it is settled; of its monitor
 	unknown reap.Unknown // what it lists without a row; of the reaper
 
-	mu     sync.Mutex
-	info   sdk.WorkerInfo
-	status sdk.Status
-	conn   sdk.Worker    // nil: away
-	up     chan struct{} // closed while conn is set
-	down   chan struct{} // closed while conn is not set
-	why    error         // while away: what happened
-	dead   error         // while away: why it will not be back by itself; ends all waiting
-	since  time.Time     // of the last change between up and away
-	probe  chan struct{} // of capacity 1: asks the monitor to look now
+	mu      sync.Mutex
+	info    sdk.WorkerInfo
+	status  sdk.Status
+	conn    sdk.Worker    // nil: away
+	up      chan struct{} // closed while conn is set
+	down    chan struct{} // closed while conn is not set
+	why     error         // while away: what happened
+	dead    error         // while away: why it will not be back by itself; ends all waiting
+	since   time.Time     // of the last change between up and away
+	removed bool          // its plugin does not tell it any more
+	probe   chan struct{} // of capacity 1: asks the monitor to look now
 }
 
-func newWorker(name, plugin string, goneIn time.Duration) *worker {
-	w := &worker{name: name, plugin: plugin, goneIn: goneIn, since: time.Now(), probe: make(chan struct{}, 1),
+func newWorker(name, plugin string, goneIn time.Duration, closed <-chan struct{}) *worker {
+	w := &worker{name: name, plugin: plugin, goneIn: goneIn, closed: closed, since: time.Now(), probe: make(chan struct{}, 1),
 		up: make(chan struct{}), down: make(chan struct{}), why: errors.New("it has not answered yet")}
 	close(w.down)
 	return w
@@ -112,6 +115,9 @@ func (w *worker) await(ctx context.Context, patient bool) (sdk.Worker, error) {
 		case <-ctx.Done():
 			patience.Stop()
 			return nil, ctx.Err()
+		case <-w.closed:
+			patience.Stop()
+			return nil, ErrClosed
 		case <-patience.C:
 			w.mu.Lock()
 			away := w.conn == nil && w.since.Equal(since)
@@ -208,22 +214,31 @@ func (w *worker) report() WorkerReport {
 	return r
 }
 
-// placed is the worker as placement sees it.
-func (w *worker) placed(state pool.State, reason string) pool.Worker {
+// placement is the worker as placement shall see it; known is whether anything was ever heard of it, removed whether its plugin
+// has taken it back. An absence shorter than stalled does not count: calls wait for it.
+func (w *worker) placement(stalled time.Duration) (_ pool.Worker, known, removed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	features := make([]string, len(w.status.Features))
-	for i, f := range w.status.Features {
-		features[i] = string(f)
+	p := pool.Worker{Name: w.name, Runtime: w.plugin, Platform: w.info.Platform, Team: w.info.Team, Tags: w.info.Tags, State: pool.Running}
+	for _, f := range w.status.Features {
+		p.Features = append(p.Features, string(f))
 	}
-	return pool.Worker{Name: w.name, Runtime: w.plugin, Platform: w.info.Platform, Team: w.info.Team, Tags: w.info.Tags,
-		Features: features, State: state, Reason: reason}
+	if w.conn == nil && (w.dead != nil || time.Since(w.since) >= stalled) {
+		p.State, p.Reason = pool.Stalled, w.why.Error()
+	}
+	return p, w.conn != nil || w.status.Health != sdk.HealthUnknown || p.State == pool.Stalled, w.removed
 }
 
 func (w *worker) setInfo(i sdk.WorkerInfo) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.info = i
+	w.info, w.removed = i, false
+}
+
+func (w *worker) setRemoved() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.removed = true
 }
 
 // has tells whether the worker's last status named a feature.
