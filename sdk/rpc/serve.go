@@ -25,6 +25,16 @@ const (
 	exitSoftware = 70
 )
 
+// byHand is what a person sees who starts a plugin.
+const byHand = `%s is a Slipway runtime plugin; a host starts it. Name it in a host's configuration:
+
+    plugin %q {
+      command = %q
+    }
+
+or try it with: slipway conformance run %s
+`
+
 // Serve is the whole main of a plugin. It returns when the host has told the plugin to end, by closing its stdin or by
 // SIGTERM, and running calls have ended or five seconds have passed; the context given to Open ends first. SIGINT is left to
 // the host. Started by hand, it says what to do on stderr and exits with 64; with a mistake in p, with 70.
@@ -39,8 +49,7 @@ func Serve(p sdk.Plugin) {
 
 func serve(p sdk.Plugin, stdin io.Reader, stderr *os.File) int {
 	if os.Getenv(cookieKey) != cookieValue {
-		fmt.Fprintf(stderr, "%s is a Slipway runtime plugin; a host starts it.\n\nName it in a host's configuration:\n\n    plugin %q {\n      command = %q\n    }\n\nor try it with: slipway conformance run %s\n",
-			os.Args[0], p.Name, os.Args[0], os.Args[0])
+		fmt.Fprintf(stderr, byHand, os.Args[0], p.Name, os.Args[0], os.Args[0])
 		return exitUsage
 	}
 	info, err := infoOf(p)
