@@ -152,8 +152,9 @@ func (w *worker) StreamIn(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn,
 	}
 	unpacked := make(chan error, 1)
 	go func() {
-		defer w.release(v)
-		unpacked <- w.unpack(ctx, v, in, r)
+		err := w.unpack(ctx, v, in, r)
+		w.release(v)
+		unpacked <- err
 	}()
 	select {
 	case err := <-unpacked:
