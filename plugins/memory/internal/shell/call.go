@@ -42,13 +42,17 @@ func replaced(name string) bool {
 	return false
 }
 
-// maxFrames bounds recursion, of functions and of eval.
-const maxFrames = 60_000
+// maxFrames bounds recursion, of functions and of eval: about 1,500 calls.
+const maxFrames = 20_000
 
 // call implements interp.CallHandlerFunc: it sees every simple command before
 // it runs, and may exchange it.
 func (u *unit) call(ctx context.Context, args []string) ([]string, error) {
-	if rand.Uint32()%16 == 0 && deeper(maxFrames) {
+	if u.p.crowded.Load() {
+		return nil, errCommands
+	}
+	// Measuring costs as much as the stack is deep: now and then is enough.
+	if rand.Uint32()%64 == 0 && deeper(maxFrames) {
 		return nil, fmt.Errorf("%s: %w: a function or eval calls itself too often", args[0], errNesting)
 	}
 	hc := interp.HandlerCtx(ctx)

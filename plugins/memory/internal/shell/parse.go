@@ -23,7 +23,7 @@ type guarded struct {
 }
 
 func (g guarded) Read(p []byte) (int, error) {
-	if deeper(g.frames) {
+	if g.r.Len() < int(g.r.Size()) && deeper(g.frames) {
 		return 0, errNesting
 	}
 	return g.r.Read(p[:min(len(p), 512)])

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/slipway-run/slipway/plugins/memory/internal/tree"
 )
@@ -22,6 +23,7 @@ type process struct {
 	active    int           // commands that run
 	quiet     chan struct{} // closed while none does
 	ended     bool
+	crowded   atomic.Bool // too many commands ran at once: the process is given up
 }
 
 func newProcess(ctx context.Context, e *Engine, ns *tree.Namespace) *process {
@@ -44,6 +46,7 @@ func (p *process) enter() error {
 		return errEnded
 	}
 	if p.active >= p.e.opts.MaxCommands {
+		p.crowded.Store(true)
 		return errCommands
 	}
 	if p.active == 0 {
