@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"path"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -63,20 +64,20 @@ func (w *worker) ReadFile(ctx context.Context, id sdk.VolumeID, name string, off
 		return err
 	}
 	defer w.release(v)
-	f, err := v.tree.OpenFile(name)
-	if err != nil {
-		return fileError(ctx, v, name, err)
-	}
-	defer f.Close()
-	info, err := f.Stat()
+	info, err := v.tree.Lstat(name) // a link is no regular file, here as in an archive
 	if err != nil {
 		return fileError(ctx, v, name, err)
 	}
 	if !info.Mode().IsRegular() {
 		return sdk.NewInvalid(sdk.ReasonPath, "volume %q: %q is not a regular file", id, name)
 	}
-	if rest := max(info.Size()-offset, 0); length < 0 || length > rest {
-		length = rest
+	f, err := v.tree.OpenFile(name)
+	if err != nil {
+		return fileError(ctx, v, name, err)
+	}
+	defer f.Close()
+	if length < 0 {
+		length = math.MaxInt64 - offset
 	}
 	sink := &keptWriter{w: wr}
 	_, err = io.Copy(sink, &contextReader{ctx, io.NewSectionReader(f, offset, length)})

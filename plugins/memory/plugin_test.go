@@ -33,7 +33,7 @@ func TestPluginOverTheWire(t *testing.T) {
 	}
 	for name, limit := range map[string]int64{"a": 1 << 20, "b": 2 << 20} {
 		w := openWorker(t, rt, name)
-		if s := statusOf(t, w); s.Capacity.DiskBytes != limit {
+		if s := statusOf(t, w); s.Capacity.DiskBytes != limit || !s.Has(sdk.FeatureVolatile) {
 			t.Errorf("%s: %+v", name, s)
 		}
 		must(t, w.CreateContainer(t.Context(), sdk.ContainerSpec{ID: "c", Token: "t"}, nil))

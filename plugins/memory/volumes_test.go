@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -264,6 +265,14 @@ func TestOneFileIsOneEntry(t *testing.T) {
 	wantError(t, err, sdk.Invalid, sdk.ReasonPath)
 	_, err = w.StatFile(t.Context(), "v", "dir/missing")
 	wantError(t, err, sdk.NotFound, sdk.KindFile)
+	must(t, w.CreateContainer(t.Context(), sdk.ContainerSpec{ID: "c", Token: "t", Mounts: []sdk.Mount{{Volume: "v", Path: "/v"}}}, nil))
+	run(t, w, "c", "ln -s dir/f /v/link")
+	if link, err := w.StatFile(t.Context(), "v", "link"); err != nil || link.LinkTarget != "dir/f" {
+		t.Errorf("link is %+v, %v", link, err)
+	}
+	for _, features := range [][]sdk.Feature{status.Features, nil} {
+		wantError(t, sdk.ReadFile(t.Context(), w, sdk.Status{Features: features}, "v", "link", io.Discard), sdk.Invalid, sdk.ReasonPath)
+	}
 	wantError(t, w.ReadFile(t.Context(), "v", "dir", 0, -1, io.Discard), sdk.Invalid, sdk.ReasonPath)
 	wantError(t, w.ReadFile(t.Context(), "v", "../f", 0, -1, io.Discard), sdk.Invalid, sdk.ReasonPath)
 	wantError(t, w.ReadFile(t.Context(), "v", "dir/f", -1, -1, io.Discard), sdk.Invalid, sdk.ReasonSpec)
@@ -376,4 +385,30 @@ func TestVolumeDestroyedUnderAStream(t *testing.T) {
 	must(t, err)
 	must(t, pw.Close())
 	wantError(t, <-ended, sdk.NotFound, sdk.KindVolume)
+}
+
+func TestCancelledStreamDoesNotWaitForItsReader(t *testing.T) {
+	w := newTestWorker(t, Options{})
+	createVolume(t, w, "v")
+	pr, pw := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.StreamIn(ctx, "v", sdk.StreamIn{}, pr) }()
+	_, err := pw.Write(make([]byte, 10)) // it reads, and gets no more
+	must(t, err)
+	cancel()
+	if err := <-ended; err != context.Canceled {
+		t.Errorf("cancelled: %v", err)
+	}
+	must(t, w.DestroyVolume(t.Context(), "v"))
+	must(t, pw.Close())
+	for { // the goroutine that was left behind gives the volume back
+		w.mu.Lock()
+		used := w.budget.Used()
+		w.mu.Unlock()
+		if used == 0 {
+			return
+		}
+		runtime.Gosched()
+	}
 }

@@ -45,11 +45,7 @@ func World(ctx context.Context, socket string, workers []string, opts Options, r
 	}()
 	fmt.Fprintf(ready, "world at unix:%s with workers %q\n", socket, workers)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	err = rpc.ServeOn(ctx, listener, info, runtime, rpc.ServeOptions{Log: log})
-	if ctx.Err() != nil {
-		return nil // told to end
-	}
-	return err
+	return rpc.ServeOn(ctx, listener, info, runtime, rpc.ServeOptions{Log: log})
 }
 
 func pluginInfo() (sdk.PluginInfo, error) {

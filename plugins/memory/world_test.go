@@ -86,7 +86,8 @@ func TestWorldOutlivesItsPlugins(t *testing.T) {
 
 	world := startWorld(t, "--socket", socket, "--worker", "w", "--memory", "64MiB")
 	first := statusOf(t, w)
-	if first.Health != sdk.Healthy || first.Capacity.DiskBytes != 64<<20 || !first.Has(sdk.FeatureFileRead) || first.Has(sdk.FeatureTTYResize) {
+	if first.Health != sdk.Healthy || first.Capacity.DiskBytes != 64<<20 || !first.Has(sdk.FeatureFileRead) || first.Has(sdk.FeatureTTYResize) ||
+		first.Has(sdk.FeatureVolatile) {
 		t.Errorf("with a world: %+v", first)
 	}
 	if s := statusOf(t, openWorker(t, before, "other")); s.Health != sdk.Away || !strings.Contains(s.Reason, "other") {
