@@ -107,7 +107,7 @@ func WorldCommand(ctx context.Context, args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if socket == "" || flags.NArg() > 0 || memory == 0 {
+	if socket == "" || len(workers) == 0 || memory == 0 || flags.NArg() > 0 {
 		return errors.New("usage: slipway-memory world --socket PATH --worker NAME [--worker NAME] [--memory SIZE]")
 	}
 	socket, err := filepath.Abs(socket)
