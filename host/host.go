@@ -86,17 +86,17 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	h.owners.tasks, h.replicas.tasks = &h.tasks, &h.tasks
 	h.queue = pool.NewQueue(h.index, h.place)
 	h.dir = opts.StateDir
-	if h.dir == "" {
-		if h.dir, err = makeTempState(); err != nil {
-			return nil, err
-		}
+	if h.ephemeral() {
+		h.dir, h.store, err = openTempState(ctx)
 		defer func() {
-			if err != nil {
+			if err != nil && h.dir != "" {
 				os.RemoveAll(h.dir)
 			}
 		}()
+	} else {
+		h.store, err = store.Open(ctx, h.dir, store.Options{})
 	}
-	if h.store, err = store.Open(ctx, h.dir, store.Options{}); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if h.spool, err = spool.Open(filepath.Join(h.dir, "spool"), spool.Options{}); err != nil {

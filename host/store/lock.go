@@ -15,7 +15,7 @@ var errHeld = errors.New("held by another process")
 // is closed, and with the process however it dies; the file itself stays.
 func lock(dir string) (*os.File, error) {
 	path := filepath.Join(dir, "lock")
-	f, err := openLocked(path)
+	f, err := openLocked(path, true)
 	if errors.Is(err, errHeld) {
 		return nil, holder(dir, path)
 	}

@@ -9,9 +9,14 @@ import (
 )
 
 // openLocked opens path and locks it until the file is closed or the process
-// dies. errHeld means that another process has it.
-func openLocked(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+// dies. It makes the file if create is set. errHeld means that another process
+// has it.
+func openLocked(path string, create bool) (*os.File, error) {
+	flags := os.O_RDWR
+	if create {
+		flags |= os.O_CREATE
+	}
+	f, err := os.OpenFile(path, flags, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -9,15 +9,19 @@ import (
 const sharingViolation = syscall.Errno(32)
 
 // openLocked opens path such that nobody else can open it for writing until
-// the file is closed or the process dies. errHeld means that another process
-// has it.
-func openLocked(path string) (*os.File, error) {
+// the file is closed or the process dies. It makes the file if create is set.
+// errHeld means that another process has it.
+func openLocked(path string, create bool) (*os.File, error) {
+	how := uint32(syscall.OPEN_EXISTING)
+	if create {
+		how = syscall.OPEN_ALWAYS
+	}
 	name, err := syscall.UTF16PtrFromString(path)
 	if err != nil {
 		return nil, &os.PathError{Op: "lock", Path: path, Err: err}
 	}
 	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, syscall.FILE_SHARE_READ,
-		nil, syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
+		nil, how, syscall.FILE_ATTRIBUTE_NORMAL, 0)
 	if errors.Is(err, sharingViolation) {
 		return nil, errHeld
 	}

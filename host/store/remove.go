@@ -17,8 +17,8 @@ func RemoveIfUnlocked(dir string) (bool, error) {
 		}
 		return false, err
 	}
-	f, err := openLocked(path)
-	if errors.Is(err, errHeld) {
+	f, err := openLocked(path, false)
+	if errors.Is(err, errHeld) || errors.Is(err, fs.ErrNotExist) { // the latter: another sweep was quicker
 		return false, nil
 	}
 	if err != nil {

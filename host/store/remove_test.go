@@ -44,7 +44,7 @@ func TestRemoveIfUnlocked(t *testing.T) {
 // directory that was made in its place.
 func TestLockOfARemovedFileIsNone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
-	f, err := openLocked(path)
+	f, err := openLocked(path, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +54,7 @@ func TestLockOfARemovedFileIsNone(t *testing.T) {
 	if _, err := current(f, path); !errors.Is(err, errHeld) {
 		t.Errorf("a lock on a removed file: %v", err)
 	}
-	other, err := openLocked(path)
+	other, err := openLocked(path, true)
 	if err != nil {
 		t.Fatal(err)
 	}
