@@ -156,10 +156,13 @@ func (u *unit) exec(ctx context.Context, args []string) (err error) {
 		return status(u.runTool(ctx, hc, name, args[1:], hc))
 	}
 	code := u.runCommand(ctx, hc, args)
-	if code == 0 {
-		return nil
+	// A signal that ended the command may have a trap, which comes before errexit.
+	if body, ok := u.pendingTrap(hc); ok {
+		if err := hc.Builtin(ctx, []string{"eval", body + "\n:"}); err != nil {
+			return err
+		}
 	}
-	return interp.ExitStatus(uint8(code))
+	return status(code)
 }
 
 func (u *unit) runCommand(ctx context.Context, hc interp.HandlerContext, args []string) int {

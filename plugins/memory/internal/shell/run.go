@@ -82,7 +82,7 @@ func (e *Engine) Run(ctx context.Context, ns *tree.Namespace, x Executable, cmd 
 	}()
 	r := p.run(p.ctx, x, c, true)
 	if p.ctx.Err() == nil {
-		r.Cut = p.linger()
+		r.Cut = p.linger() || r.Cut
 	}
 	close(ended)
 	<-relayed

@@ -1,10 +1,12 @@
 package shell
 
 import (
+	"context"
 	"io"
 	"os"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // gate passes writes on, one at a time, until it is shut.
@@ -49,6 +51,21 @@ func pump(r io.Reader) (f *os.File, stop func(), err error) {
 		io.CopyBuffer(struct{ io.Writer }{pw}, struct{ io.Reader }{r}, make([]byte, 32<<10))
 	}()
 	return pr, func() { pr.Close(); pw.Close() }, nil
+}
+
+// wake ends a read that waits when ctx ends. What it returns undoes that.
+func wake(ctx context.Context, f *os.File) func() {
+	woken := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		f.SetReadDeadline(time.Unix(1, 0))
+		close(woken)
+	})
+	return func() {
+		if !stop() {
+			<-woken
+		}
+		f.SetReadDeadline(time.Time{})
+	}
 }
 
 // content is bytes to be read as a pipe: what a redirection from a file

@@ -68,19 +68,39 @@ func (u *unit) alarmed(hc interp.HandlerContext, args []string) []string {
 		// A subshell has no traps: it dies of the signal.
 		return []string{"exit", strconv.Itoa(k.status())}
 	}
-	u.pending = u.pending[1:]
-	u.alarm.Store(len(u.pending) > 0)
-	if u.stdin != nil {
-		u.stdin.SetReadDeadline(time.Time{})
-	}
-	body, trapped := u.traps[k.name]
-	if !trapped || body == "" {
+	body, ok := u.takeTrap()
+	if !ok {
 		return nil
 	}
 	if args[0] == direct+"end" {
 		args = []string{direct + "end", strconv.Itoa(hc.LastExitStatus)}
 	}
 	return []string{"eval", body + "\n" + quoted(args)}
+}
+
+// takeTrap takes the first signal that waits, with u.mu held.
+func (u *unit) takeTrap() (body string, ok bool) {
+	k := u.pending[0]
+	u.pending = u.pending[1:]
+	u.alarm.Store(len(u.pending) > 0)
+	if u.stdin != nil {
+		u.stdin.SetReadDeadline(time.Time{})
+	}
+	body = u.traps[k.name]
+	return body, body != ""
+}
+
+// pendingTrap takes a trap that must run in the shell that calls.
+func (u *unit) pendingTrap(hc interp.HandlerContext) (body string, ok bool) {
+	if !u.alarm.Load() {
+		return "", false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.dying != nil || len(u.pending) == 0 || !u.isMain(hc) {
+		return "", false
+	}
+	return u.takeTrap()
 }
 
 // trap keeps the traps for signals itself, and leaves EXIT and ERR to the

@@ -169,6 +169,9 @@ func (p *process) runShell(ctx context.Context, x Executable, c command, main bo
 		u.cancel(nil)
 		return refuse(usage, err)
 	}
+	if u.stdin != nil {
+		defer wake(u.ctx, u.stdin)()
+	}
 	defer p.listen(u.signal)()
 	return u.run(file, main)
 }
@@ -216,24 +219,23 @@ func (u *unit) run(file *syntax.File, main bool) Result {
 	if u.ctx.Err() != nil {
 		return Result{Code: 137, Signal: "KILL"}
 	}
-	if main {
-		u.wait()
-	}
+	cut := main && u.wait()
 	if override != nil {
-		return Result{Code: *override}
+		return Result{Code: *override, Cut: cut}
 	}
 	if status := interp.ExitStatus(0); errors.As(err, &status) {
-		return Result{Code: int(status)}
+		return Result{Code: int(status), Cut: cut}
 	}
 	if err != nil {
-		return Result{Code: usage, Message: fmt.Sprintf("%s: %v", u.name, err)}
+		return Result{Code: usage, Message: fmt.Sprintf("%s: %v", u.name, err), Cut: cut}
 	}
-	return Result{}
+	return Result{Cut: cut}
 }
 
 // wait waits for the background jobs that the shell knows, as long as the
-// process may linger. What it does not know, linger sees.
-func (u *unit) wait() {
+// process may linger, and says whether it had to stop them. What it does not
+// know, linger sees.
+func (u *unit) wait() (cut bool) {
 	ctx, cancel := context.WithTimeout(u.ctx, u.p.e.opts.Linger)
 	defer cancel()
 	done := make(chan struct{})
@@ -243,9 +245,11 @@ func (u *unit) wait() {
 	}()
 	select {
 	case <-done:
+		return false
 	case <-ctx.Done():
 		u.cancel(errEnded)
 		<-done
+		return true
 	}
 }
 
