@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -41,7 +42,23 @@ type C struct {
 	log      []string
 	status   Status // when it is decided otherwise than by failures
 	note     string
-	owned    []*Own
+	after    []func()
+}
+
+// Cleanup has f called once the case has ended and what it made is destroyed, the latest first.
+func (c *C) Cleanup(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.after = append(c.after, f)
+}
+
+func (c *C) takeCleanups() []func() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	after := c.after
+	c.after = nil
+	slices.Reverse(after)
+	return after
 }
 
 // VolumeID makes an id that nobody has used.

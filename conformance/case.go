@@ -86,9 +86,9 @@ func Statuses() []Status {
 
 // Failure is one thing that was not as the contract says.
 type Failure struct {
-	What string `json:"what"` // seen, and expected
-	Why  string `json:"why"`  // which promise is broken and what follows for a host
-	Rule int    `json:"rule"`
+	What string `json:"what"`           // seen, and expected
+	Why  string `json:"why"`            // which promise is broken and what follows for a host
+	Rule int    `json:"rule,omitempty"` // zero: of none
 }
 
 // Result is what came of a case.

@@ -62,6 +62,10 @@ func archiveCases() []Case {
 			Doc: "Names in archives are relative to the path on both ways.",
 		},
 		{
+			ID: "F18-absolute-path", Title: "a path of a volume that begins with a slash is Invalid", Rules: []int{11}, Level: Must, Profile: Streaming, Run: runAbsolutePath,
+			Doc: "Paths inside a volume are relative. Whoever gives an absolute one means another tree: that of the worker or of a container.",
+		},
+		{
 			ID: "F16-damaged", Title: "a damaged archive is Invalid with the reason archive", Rules: []int{9}, Level: Must, Profile: Streaming, Run: runDamaged,
 			Doc: "A truncated stream that counts as whole is an input with files missing.",
 		},
@@ -219,7 +223,17 @@ func runSubpath(ctx context.Context, c *C) {
 	all := []Entry{File("above", "above"), Dir("new"), Dir("new/path"), Dir("new/path/x"), File("new/path/x/y", "below"), File("new/path/z", "below")}
 	c.WantTree(c.Tree(ctx, id, ""), all, IgnoreMeta, "the whole volume")
 	c.WantTree(c.Tree(ctx, id, "new/path/x"), []Entry{File("y", "below")}, 0, "what comes out of new/path/x")
-	for _, p := range []string{"../x", "a/../../x", "/etc"} {
+	c.pathsRefused(ctx, id, "../x", "a/../../x", "..")
+}
+
+func runAbsolutePath(ctx context.Context, c *C) {
+	c.pathsRefused(ctx, c.Filled(ctx, Dir("etc"), File("etc/x", "x")), "/", "/etc", "/no/such")
+}
+
+// pathsRefused checks that paths lead into no volume.
+func (c *C) pathsRefused(ctx context.Context, id sdk.VolumeID, paths ...string) {
+	in := []Entry{File("x", "x")}
+	for _, p := range paths {
 		err := c.W.StreamIn(ctx, id, sdk.StreamIn{Path: p}, bytes.NewReader(c.Pack(in)))
 		c.WantClass(err, sdk.Invalid, "paths inside a volume are relative and never leave it", "streaming in below %q", p)
 		var b bytes.Buffer
@@ -410,7 +424,10 @@ func runCancelStream(ctx context.Context, c *C) {
 		pr, pw := io.Pipe()
 		streamCtx, cancel := context.WithCancel(ctx)
 		ended := make(chan error, 1)
-		c.Go(func(context.Context) { ended <- c.W.StreamIn(streamCtx, id, sdk.StreamIn{}, pr) })
+		c.Go(func(context.Context) {
+			ended <- c.W.StreamIn(streamCtx, id, sdk.StreamIn{}, pr)
+			pr.Close() // nobody reads it any more
+		})
 		pw.Write(archive[:n]) // returns once it was read
 		cancel()
 		if err := c.AwaitError(ctx, ended, "the end of a cancelled stream"); !isCanceled(err) {

@@ -59,6 +59,10 @@ func containerCases() []Case {
 			Doc: "A limit or an isolation that is silently ignored is worse than none: somebody relies on it.",
 		},
 		{
+			ID: "Y05-undeclared-user", Title: "any user, root too, is Unsupported where users is not named", Rules: []int{14}, Level: Must, Profile: Core, Run: runUndeclaredUser,
+			Doc: "A host that asks for a user must be able to rely on the feature's name alone, not on which user it asks for.",
+		},
+		{
 			ID: "Y03-files-read", Title: "where files.read is named, files are looked at and read as they are", Rules: []int{9, 11}, Level: Must, Profile: Core, Run: runFileRead,
 			Needs: []sdk.Feature{sdk.FeatureFileRead}, Doc: "A host reads single files without streaming the volume.",
 		},
@@ -322,7 +326,7 @@ func runUndeclared(ctx context.Context, c *C) {
 	}
 	for f, with := range map[sdk.Feature]func(*sdk.ProcessSpec){
 		sdk.FeatureTTY:   func(s *sdk.ProcessSpec) { s.TTY = &sdk.TTY{Columns: 80, Rows: 24} },
-		sdk.FeatureUsers: func(s *sdk.ProcessSpec) { s.User = "0:0" },
+		sdk.FeatureUsers: func(s *sdk.ProcessSpec) { s.User = "1234:5678" },
 	} {
 		if c.Status.Has(f) {
 			continue
@@ -334,6 +338,20 @@ func runUndeclared(ctx context.Context, c *C) {
 		}
 	}
 	c.undeclaredInterfaces(ctx, container, sealed, want)
+}
+
+func runUndeclaredUser(ctx context.Context, c *C) {
+	if c.Status.Has(sdk.FeatureUsers) {
+		return
+	}
+	id := c.Container(ctx)
+	for _, user := range []string{"root", "0", "0:0"} {
+		spec := c.Spec(c.Commands.Exit(0), func(s *sdk.ProcessSpec) { s.User = user })
+		c.WantClass(c.W.StartProcess(ctx, id, spec), sdk.Unsupported, "what is not named must answer Unsupported", "starting as user %q", user)
+		if _, ok := c.Process(ctx, id, spec.ID); ok {
+			c.Errorf("what was refused left no record", "process %q is listed", spec.ID)
+		}
+	}
 }
 
 func (c *C) undeclaredInterfaces(ctx context.Context, container sdk.ContainerID, sealed sdk.VolumeID, want func(error, sdk.Feature)) {

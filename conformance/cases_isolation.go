@@ -49,12 +49,12 @@ func isolationCases() []Case {
 
 // canary makes a directory with one file on this machine and gives its path; after the case the file must be all there is,
 // unchanged.
-func (c *C) canary(ctx context.Context) (dir string, check func()) {
+func (c *C) canary() (dir string, check func()) {
 	dir, err := os.MkdirTemp("", "slipway-canary-")
 	if err != nil {
 		c.Broken(err)
 	}
-	context.AfterFunc(ctx, func() { os.RemoveAll(dir) })
+	c.Cleanup(func() { os.RemoveAll(dir) })
 	if err := os.WriteFile(filepath.Join(dir, "canary"), []byte("sings"), 0o644); err != nil {
 		c.Broken(err)
 	}
@@ -74,7 +74,7 @@ func (c *C) canary(ctx context.Context) (dir string, check func()) {
 func deeper(abs string) string { return strings.Repeat("../", 40) + strings.TrimPrefix(abs, "/") }
 
 func runDotDot(ctx context.Context, c *C) {
-	dir, check := c.canary(ctx)
+	dir, check := c.canary()
 	for _, name := range []string{"../escaped", "a/../../escaped", deeper(dir + "/escaped"), deeper(dir + "/canary"), ".."} {
 		id := c.Volume(ctx)
 		e := File(name, "out")
@@ -95,7 +95,7 @@ func runDotDot(ctx context.Context, c *C) {
 }
 
 func runSymlinkWrite(ctx context.Context, c *C) {
-	dir, check := c.canary(ctx)
+	dir, check := c.canary()
 	for _, target := range []string{dir, deeper(dir)} {
 		for what, entries := range map[string][]Entry{
 			"a file below a link to a directory":   {Symlink("l", target), File("l/canary", "out"), File("l/escaped", "out")},
@@ -130,7 +130,7 @@ func runSymlinkWrite(ctx context.Context, c *C) {
 }
 
 func runHardLinkOut(ctx context.Context, c *C) {
-	dir, check := c.canary(ctx)
+	dir, check := c.canary()
 	for _, target := range []string{"../outside", deeper(dir + "/canary")} {
 		id := c.Volume(ctx)
 		err := c.W.StreamIn(ctx, id, sdk.StreamIn{}, bytes.NewReader(c.Pack([]Entry{Hardlink("h", target), File("h", "out")})))
@@ -148,7 +148,7 @@ func runHardLinkOut(ctx context.Context, c *C) {
 }
 
 func runReadOut(ctx context.Context, c *C) {
-	dir, check := c.canary(ctx)
+	dir, check := c.canary()
 	id := c.Filled(ctx, Symlink("l", dir), Symlink("up", deeper(dir)), Symlink("f", dir+"/canary"))
 	for _, p := range []string{"l/canary", "up/canary", "l", "up", "f"} {
 		var b bytes.Buffer
@@ -205,7 +205,7 @@ func runOwnFiles(ctx context.Context, c *C) {
 }
 
 func runHostFiles(ctx context.Context, c *C) {
-	dir, check := c.canary(ctx)
+	dir, check := c.canary()
 	id := c.Container(ctx)
 	for _, path := range []string{dir + "/canary", deeper(dir + "/canary"), "/proc/self/cwd/" + deeper(dir+"/canary")} {
 		if j := c.Exec(ctx, id, c.Commands.CatFile(path)); strings.Contains(string(j.Stdout), "sings") {

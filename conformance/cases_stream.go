@@ -482,7 +482,10 @@ func runStdinError(ctx context.Context, c *C) {
 	id := c.Container(ctx)
 	p := c.Start(ctx, id, c.Commands.Cat(), WithStdin)
 	in := io.MultiReader(strings.NewReader("half"), brokenReader{})
-	if err := c.W.FollowProcess(ctx, id, p, 0, sdk.Follow{Stdin: in, Acks: acknowledge(0)}); err != (callerError{}) {
+	err := c.W.FollowProcess(ctx, id, p, 0, sdk.Follow{Stdin: in, Acks: acknowledge(0), Exit: func(sdk.Exit) error {
+		return errSeen // its stdin was closed: nothing more will come
+	}})
+	if err != (callerError{}) {
 		c.Errorf("errors of the caller's own reader come back unchanged", "following with a broken stdin: got %s", describe(err))
 	}
 	if i, _ := c.Process(ctx, id, p); i.State != sdk.ProcessRunning {

@@ -57,10 +57,7 @@ func Execute(ctx context.Context, target Target, opts Options, report func(Resul
 		report(last)
 	}
 	sum := s.summary(append(results, last))
-	if err := s.close(); err != nil {
-		return sum, fmt.Errorf("conformance: closing worker %q: %w", s.name, err)
-	}
-	return sum, nil
+	return sum, s.close(ctx)
 }
 
 // run gives what came of a case, all its repetitions taken together.
@@ -201,8 +198,8 @@ func (s *suite) cleanUp(ctx context.Context, c *C) {
 		defer close(ended)
 		defer c.recover()
 		done <- c.tracker.destroyAll(ctx)
-		for _, o := range c.takeOwned() {
-			o.close()
+		for _, f := range c.takeCleanups() {
+			f()
 		}
 	}()
 	if !wait(ctx, ended, s.opts.HangGrace) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -302,6 +303,53 @@ func TestOpening(t *testing.T) {
 	}
 	if _, err := Execute(t.Context(), InProcess(&fake{}, "other"), Options{}, nil); err == nil {
 		t.Error("a worker that is not there was found")
+	}
+}
+
+func TestHangingOpen(t *testing.T) {
+	release, left := make(chan struct{}), make(chan struct{})
+	hang := Opened("hanging", "", func(context.Context) (sdk.Runtime, func(), error) {
+		<-release
+		close(left)
+		return nil, nil, errors.New("too late")
+	})
+	opts := Options{OpenTimeout: 10 * time.Millisecond, HangGrace: 10 * time.Millisecond}
+	if _, err := Execute(t.Context(), hang, opts, nil); err == nil {
+		t.Error("a target that hangs was opened")
+	}
+	close(release)
+	<-left
+}
+
+func TestProgramThatCannotStart(t *testing.T) {
+	for what, p := range map[string]Program{
+		"missing":        {Path: "/no/such/plugin", Workers: []sdk.Block{{Name: "w"}}},
+		"no plugin":      {Path: "/bin/sh", Args: []string{"-c", "exit 3"}, Workers: []sdk.Block{{Name: "w"}}},
+		"without worker": {Path: "/bin/sh"},
+	} {
+		p.Launch.Logger = slog.New(slog.DiscardHandler)
+		p.Launch.OpenAfter = 1
+		if _, err := Execute(t.Context(), Command(p), Options{}, nil); err == nil {
+			t.Errorf("%s: it was opened", what)
+		}
+	}
+}
+
+func TestCleanupsAreLatestFirst(t *testing.T) {
+	var order []string
+	f := &fake{}
+	f.destroy = func(context.Context, sdk.VolumeID) error {
+		order = append(order, "destroyed")
+		f.volumes = nil
+		return nil
+	}
+	execute(t, f, Options{}, probe("case", func(ctx context.Context, c *C) {
+		c.Cleanup(func() { order = append(order, "first") })
+		c.Cleanup(func() { order = append(order, "second") })
+		c.Volume(ctx)
+	}))
+	if d := cmp.Diff([]string{"destroyed", "second", "first"}, order); d != "" {
+		t.Error(d)
 	}
 }
 

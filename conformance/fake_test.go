@@ -20,6 +20,11 @@ type fake struct {
 
 	create  func(ctx context.Context, spec sdk.VolumeSpec) error // instead of the honest one
 	destroy func(ctx context.Context, id sdk.VolumeID) error
+	follow  func(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error
+}
+
+func (f *fake) FollowProcess(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, from sdk.Position, fo sdk.Follow) error {
+	return f.follow(ctx, id, p, from, fo)
 }
 
 func (f *fake) Workers(ctx context.Context, emit func(sdk.WorkerEvent) error) error {

@@ -38,12 +38,14 @@ func memoryTarget(rt sdk.Runtime) Target {
 	return target
 }
 
+func options() Options { return Options{Short: testing.Short()} }
+
 func TestMemoryBare(t *testing.T) {
-	Run(t, memoryTarget(bareMemory(t)), Options{Short: testing.Short()})
+	Run(t, memoryTarget(bareMemory(t)), options())
 }
 
 func TestMemoryOverRPC(t *testing.T) {
-	Run(t, memoryTarget(rpctest.Pair(t, bareMemory(t))), Options{Short: testing.Short()})
+	Run(t, memoryTarget(rpctest.Pair(t, bareMemory(t))), options())
 }
 
 // buildMemory builds the plugin's program.
@@ -70,7 +72,7 @@ func memoryProgram(t *testing.T, path, settings string) Target {
 }
 
 func TestMemoryProcess(t *testing.T) {
-	Run(t, memoryProgram(t, buildMemory(t), `{}`), Options{Short: testing.Short()})
+	Run(t, memoryProgram(t, buildMemory(t), `{}`), options())
 }
 
 // TestMemoryWorld kills plugins whose containers live in another process.
@@ -100,5 +102,5 @@ func TestMemoryWorld(t *testing.T) {
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
 		t.Fatalf("the world said %q and then %v", line, err)
 	}
-	Run(t, memoryProgram(t, path, fmt.Sprintf(`{"world":%q}`, "unix:"+socket)), Options{Short: testing.Short()})
+	Run(t, memoryProgram(t, path, fmt.Sprintf(`{"world":%q}`, "unix:"+socket)), options())
 }

@@ -21,6 +21,7 @@ type Options struct {
 	// Parallel is how many cases [Execute] runs at once; default 8. Under [Run] go test's -parallel says that.
 	Parallel int
 
+	OpenTimeout    time.Duration // for opening the target and looking at its worker; default 1 min
 	TimeScale      float64       // multiplies the time of each case; default 1
 	HangGrace      time.Duration // how long after the end of a case's time its calls may take to return; default 5 s
 	CleanupTimeout time.Duration // for what one case left; default 30 s
@@ -35,6 +36,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Parallel <= 0 {
 		o.Parallel = 8
+	}
+	if o.OpenTimeout <= 0 {
+		o.OpenTimeout = time.Minute
 	}
 	if o.TimeScale <= 0 {
 		o.TimeScale = 1

@@ -27,9 +27,7 @@ func (c *C) Own(ctx context.Context) *Own {
 		inst.Close()
 		c.Fatalf("a worker of one instance is there in the next", "instance of the case's own: no worker %q", c.suite.name)
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.owned = append(c.owned, o)
+	c.Cleanup(o.close)
 	return o
 }
 
@@ -61,12 +59,4 @@ func (o *Own) use(rt sdk.Runtime) bool {
 func (o *Own) close() {
 	o.on.get().Close()
 	o.inst.Close()
-}
-
-func (c *C) takeOwned() []*Own {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	owned := c.owned
-	c.owned = nil
-	return owned
 }

@@ -54,7 +54,7 @@ func writeResult(b *strings.Builder, r Result) {
 		fmt.Fprintf(b, "    %s\n", indent(r.Note))
 	}
 	for _, f := range r.Failures {
-		fmt.Fprintf(b, "    %s\n      rule %d (%s): %s\n", indent(f.What), f.Rule, r.Level, indent(f.Why))
+		fmt.Fprintf(b, "    %s\n      %s%s\n", indent(f.What), f.rule(), indent(f.Why))
 	}
 }
 
@@ -159,10 +159,18 @@ func (s *junitSuite) add(r Result) {
 	s.Cases = append(s.Cases, c)
 }
 
+// rule is the beginning of the line that says why.
+func (f Failure) rule() string {
+	if f.Rule == 0 {
+		return ""
+	}
+	return fmt.Sprintf("rule %d: ", f.Rule)
+}
+
 func failureText(r Result) string {
 	var b strings.Builder
 	for _, f := range r.Failures {
-		fmt.Fprintf(&b, "%s\nrule %d: %s\n", f.What, f.Rule, f.Why)
+		fmt.Fprintf(&b, "%s\n%s%s\n", f.What, f.rule(), f.Why)
 	}
 	return b.String()
 }

@@ -41,8 +41,8 @@ func Run(t *testing.T, target Target, opts Options) {
 	}
 	last := NothingLeft()
 	t.Run(string(last.Profile)+"/"+last.ID, func(t *testing.T) { one(t, last) })
-	if err := s.close(); err != nil {
-		t.Errorf("closing worker %q: %v", s.name, err)
+	if err := s.close(t.Context()); err != nil {
+		t.Error(err)
 	}
 	var b strings.Builder
 	if err := WriteText(&b, s.summary(results), TextOptions{Brief: true}); err != nil {
@@ -68,7 +68,7 @@ func conclude(t *testing.T, r Result) {
 			t.Log(r.Note)
 		}
 		for _, f := range r.Failures {
-			report("%s\n    rule %d: %s", f.What, f.Rule, f.Why)
+			report("%s\n    %s%s", f.What, f.rule(), f.Why)
 		}
 	case Error:
 		t.Errorf("the suite itself: %s", r.Note)

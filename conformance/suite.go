@@ -32,7 +32,7 @@ type inventory struct {
 }
 
 // openSuite opens the target and looks at its worker. An error is the target's: nothing can be said about its cases.
-func openSuite(ctx context.Context, target Target, opts Options) (_ *suite, err error) {
+func openSuite(ctx context.Context, target Target, opts Options) (*suite, error) {
 	opts = opts.withDefaults()
 	if target.Commands == nil {
 		target.Commands = Shell{}
@@ -43,37 +43,70 @@ func openSuite(ctx context.Context, target Target, opts Options) (_ *suite, err 
 		}
 	}
 	s := &suite{target: target, opts: opts, id: strings.ToLower(rand.Text()[:10]), started: time.Now()}
-	if s.inst, err = target.Open(ctx); err != nil {
-		return nil, fmt.Errorf("conformance: opening %s: %w", target.Name, err)
-	}
-	defer func() {
-		if err != nil {
-			s.inst.Close()
-		}
-	}()
-	if s.name, err = workerName(ctx, s.inst.Runtime, target.Worker); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, opts.OpenTimeout)
+	defer cancel()
+	if err := s.within(ctx, func() error { return s.open(ctx) }); err != nil {
 		return nil, fmt.Errorf("conformance: %s: %w", target.Name, err)
-	}
-	w, err := s.inst.Runtime.Worker(s.name)
-	if err != nil {
-		return nil, fmt.Errorf("conformance: %s: worker %q: %w", target.Name, s.name, err)
-	}
-	s.main = &slot{w: w}
-	if s.before, err = take(ctx, w); err != nil {
-		w.Close()
-		return nil, fmt.Errorf("conformance: %s: worker %q: %w", target.Name, s.name, err)
-	}
-	s.status = s.before.status
-	if s.status.Health == sdk.Away {
-		w.Close()
-		return nil, fmt.Errorf("conformance: %s: worker %q is away: %s", target.Name, s.name, s.status.Reason)
 	}
 	return s, nil
 }
 
-func (s *suite) close() error {
-	err := s.main.get().Close()
-	s.inst.Close()
+func (s *suite) open(ctx context.Context) (err error) {
+	inst, err := s.target.Open(ctx)
+	if err != nil {
+		return fmt.Errorf("opening it: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			inst.Close()
+		}
+	}()
+	name, err := workerName(ctx, inst.Runtime, s.target.Worker)
+	if err != nil {
+		return err
+	}
+	w, err := inst.Runtime.Worker(name)
+	if err != nil {
+		return fmt.Errorf("worker %q: %w", name, err)
+	}
+	before, err := take(ctx, w)
+	if err == nil && before.status.Health == sdk.Away {
+		err = fmt.Errorf("it is away: %s", before.status.Reason)
+	}
+	if err != nil {
+		w.Close()
+		return fmt.Errorf("worker %q: %w", name, err)
+	}
+	s.inst, s.name, s.main, s.before, s.status = inst, name, &slot{w: w}, before, before.status
+	return nil
+}
+
+// close frees the target, also when the run was interrupted.
+func (s *suite) close(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.CleanupTimeout)
+	defer cancel()
+	err := s.within(ctx, func() error {
+		err := s.main.get().Close()
+		s.inst.Close()
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("conformance: closing %s, worker %q: %w", s.target.Name, s.name, err)
+	}
+	return nil
+}
+
+// within calls f, and gives it up when it goes on long after the end of ctx.
+func (s *suite) within(ctx context.Context, f func() error) error {
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err = f()
+	}()
+	if !wait(ctx, done, s.opts.HangGrace) {
+		return fmt.Errorf("it had not returned %v after its time was up", s.opts.HangGrace)
+	}
 	return err
 }
 

@@ -11,7 +11,7 @@ type Target struct {
 	Name   string // for reports
 	Worker string // empty: the first one that the runtime reports
 
-	// Open makes the runtime usable. It is called once for the run, and again by each case that wants an instance of its own,
+	// Open makes the runtime usable; ctx bounds that alone. It is called once for the run, and again by each case that wants an instance of its own,
 	// which must then see the same volumes and containers if they are kept anywhere outside of the plugin.
 	Open func(ctx context.Context) (*Instance, error)
 
