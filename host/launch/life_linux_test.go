@@ -105,10 +105,27 @@ func TestHostileStderr(t *testing.T) {
 }
 
 func TestStrayStdoutIsAWarning(t *testing.T) {
-	p, l := launch(t, []string{"stdout"})
-	session(t, p)
-	if line := l.await(t, "stray line"); line["level"] != "WARN" {
-		t.Errorf("logged as %v", line)
+	for name, mode := range map[string]string{"raw": "stdout", "printed": "print-serving=a stray line"} {
+		t.Run(name, func(t *testing.T) {
+			p, l := launch(t, []string{mode})
+			session(t, p)
+			if line := l.await(t, "stray line"); line["level"] != "WARN" {
+				t.Errorf("logged as %v", line)
+			}
+		})
+	}
+}
+
+func TestAPluginThatPrintsIsNotBlocked(t *testing.T) {
+	for _, on := range []string{"stdout", "stderr"} {
+		t.Run(on, func(t *testing.T) {
+			p, _ := launch(t, []string{"print-much=" + on})
+			session(t, p) // it prints while it is configured
+			stop(t, p)
+			if tail := p.State().LastExit.StderrTail; !strings.Contains(tail, "all is printed\n") {
+				t.Errorf("stderr ended with %q", tail)
+			}
+		})
 	}
 }
 

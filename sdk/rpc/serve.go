@@ -39,8 +39,8 @@ or try it with: slipway conformance run %s
 // SIGTERM, and running calls have ended or five seconds have passed; the context given to Open ends first. SIGINT is left to
 // the host. Started by hand, it says what to do on stderr and exits with 64; with a mistake in p, with 70.
 //
-// Stdout belongs to the handshake, and what the plugin prints there goes to the host as a stray line: it should log
-// through [sdk.Config].Log.
+// Stdout belongs to the handshake. What the plugin prints there later, or on stderr, reaches the host as a line of unknown
+// meaning and blocks nothing, but it should log through [sdk.Config].Log.
 func Serve(p sdk.Plugin) {
 	if code := serve(p, os.Stdin, os.Stderr); code != 0 {
 		os.Exit(code)
@@ -73,6 +73,7 @@ func serve(p sdk.Plugin, stdin io.Reader, stderr *os.File) int {
 
 // serveChild serves through go-plugin until the host says that it is enough.
 func serveChild(s *server, stdin io.Reader, term <-chan os.Signal) error {
+	s.begin = sync.OnceFunc(keepOutput())
 	made := make(chan *grpc.Server, 1)
 	ended := make(chan struct{})
 	var ending sync.WaitGroup

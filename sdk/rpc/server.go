@@ -39,6 +39,7 @@ type server struct {
 	buffers buffers
 	grace   time.Duration  // drainTime, but for tests
 	readers sync.WaitGroup // goroutines that a stream's end releases only after its handler has returned
+	begin   func()         // before each call, of whatever service
 
 	mu         sync.Mutex
 	configured bool // or being configured
@@ -46,7 +47,7 @@ type server struct {
 }
 
 func newServer(info sdk.PluginInfo, log *slog.Logger) *server {
-	s := &server{info: info, log: log, calls: newCalls(), handles: newHandles(), grace: drainTime}
+	s := &server{info: info, log: log, calls: newCalls(), handles: newHandles(), grace: drainTime, begin: func() {}}
 	s.life, s.endLife = context.WithCancel(context.Background())
 	return s
 }
@@ -103,6 +104,7 @@ func (s *server) close() error {
 }
 
 func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
+	s.begin()
 	if !strings.HasPrefix(info.FullMethod, servicePrefix) {
 		return next(ctx, req)
 	}
@@ -114,6 +116,7 @@ func (s *server) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 }
 
 func (s *server) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+	s.begin()
 	if !strings.HasPrefix(info.FullMethod, servicePrefix) {
 		return next(srv, stream)
 	}

@@ -86,6 +86,17 @@ func main() {
 			later(func(sdk.Config) { raw(1, "stray line\n") })
 		case "print-serving":
 			later(func(sdk.Config) { fmt.Println(value) })
+		case "print-much": // 1 MiB, then a last line; value: stdout or stderr
+			later(func(sdk.Config) {
+				out := os.Stdout
+				if value == "stderr" {
+					out = os.Stderr
+				}
+				for range 1 << 10 {
+					fmt.Fprintln(out, strings.Repeat("x", 1<<10-1))
+				}
+				fmt.Fprintln(os.Stderr, "all is printed")
+			})
 		case "flood":
 			later(func(sdk.Config) {
 				for i := range 50_000 {
