@@ -13,9 +13,12 @@ type PeerStreamer interface {
 	PeerSend(ctx context.Context, src VolumeID, out StreamOut, ticket PeerTicket) error
 }
 
+// MaxTicketBytes bounds [PeerTicket.Data]; a longer one is Invalid with [ReasonTooLarge].
+const MaxTicketBytes = 64 << 10
+
 // PeerTicket is a right to send to a worker, opaque to the host.
 type PeerTicket struct {
 	Protocol string
 	Zone     string
-	Data     []byte // at most 64 KiB
+	Data     []byte // at most MaxTicketBytes
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/slipway-run/slipway/sdk/internal/pb"
 )
 
-// maxTicketBytes bounds PeerTicket.Data.
-const maxTicketBytes = 64 << 10
-
 // The optional interfaces. Whether a worker has one is asked of its type alone: what its Status names is for hosts.
 
 func (s *server) ResizeProcess(ctx context.Context, r *pb.ResizeProcessRequest) (*pb.ResizeProcessResponse, error) {
@@ -76,8 +73,8 @@ func (s *server) PeerSend(ctx context.Context, r *pb.PeerSendRequest) (*pb.PeerS
 }
 
 func checkTicket(t sdk.PeerTicket) error {
-	if len(t.Data) > maxTicketBytes {
-		return sdk.NewInvalid(sdk.ReasonTooLarge, "a peer ticket of %d bytes is too large; at most %d are taken", len(t.Data), maxTicketBytes)
+	if len(t.Data) > sdk.MaxTicketBytes {
+		return sdk.NewInvalid(sdk.ReasonTooLarge, "a peer ticket of %d bytes is too large; at most %d are taken", len(t.Data), sdk.MaxTicketBytes)
 	}
 	return nil
 }
