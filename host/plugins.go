@@ -257,14 +257,16 @@ func (h *Host) monitor(ctx context.Context, w *worker, conn sdk.Worker, looked f
 	settled := false // in this session
 	for wait := probeFirst; ; {
 		err := h.look(ctx, w, conn, &settled)
+		if err != nil {
+			w.setAway(conn, err)
+			h.tellPlacement(w)
+		}
 		if looked != nil {
 			looked()
 			looked = nil
 		}
 		if err == nil {
 			wait = statusEvery
-		} else {
-			w.setAway(conn, err)
 		}
 		select {
 		case <-time.After(wait):

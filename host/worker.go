@@ -28,6 +28,7 @@ type worker struct {
 	info    sdk.WorkerInfo
 	status  sdk.Status
 	conn    sdk.Worker    // nil: away
+	wasAway bool          // it was found away, ever
 	up      chan struct{} // closed while conn is set
 	down    chan struct{} // closed while conn is not set
 	why     error         // while away: what happened
@@ -160,6 +161,7 @@ func (w *worker) setAway(conn sdk.Worker, why error) {
 	if conn != nil && w.conn != nil && w.conn != conn {
 		return
 	}
+	w.wasAway = true
 	w.takeDown(why)
 }
 
@@ -223,7 +225,8 @@ func (w *worker) placement(stalled time.Duration) (_ pool.Worker, known, removed
 	for _, f := range w.status.Features {
 		p.Features = append(p.Features, string(f))
 	}
-	if w.conn == nil && (w.dead != nil || time.Since(w.since) >= stalled) {
+	never := w.wasAway && w.status.Health == sdk.HealthUnknown // no call waits for what was never there
+	if w.conn == nil && (w.dead != nil || never || time.Since(w.since) >= stalled) {
 		p.State, p.Reason = pool.Stalled, w.why.Error()
 	}
 	return p, w.conn != nil || w.status.Health != sdk.HealthUnknown || p.State == pool.Stalled, w.removed
