@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -91,21 +90,6 @@ func processCases() []Case {
 			Doc: "Between the answer to the start and the first instruction there is a moment in which a signal can get lost.",
 		},
 	}
-}
-
-// Each calls f for 0 to n-1, so many at once, and awaits all.
-func (c *C) Each(ctx context.Context, n, atOnce int, f func(ctx context.Context, i int)) {
-	var wg sync.WaitGroup
-	free := make(chan struct{}, atOnce)
-	for i := range n {
-		free <- struct{}{}
-		wg.Go(func() {
-			defer func() { <-free }()
-			defer c.recover()
-			f(ctx, i)
-		})
-	}
-	wg.Wait()
 }
 
 func runTrue(ctx context.Context, c *C) {

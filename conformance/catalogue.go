@@ -8,7 +8,14 @@ import (
 
 // Cases gives all cases, those of a kind together, [NothingLeft] last. The slice is the caller's.
 func Cases() []Case {
-	return slices.Concat(identityCases(), volumeCases(), archiveCases(), containerCases(), processCases(), streamCases(), isolationCases(), recoveryCases(), []Case{NothingLeft()})
+	return slices.Concat(
+		identityCases(), listCases(),
+		volumeCases(), archiveCases(), transferCases(),
+		containerCases(), featureCases(),
+		processCases(), streamCases(), stdinCases(),
+		isolationCases(), recoveryCases(),
+		[]Case{NothingLeft()},
+	)
 }
 
 // Find gives the case of that ID.

@@ -271,28 +271,3 @@ func asError(err error) sdk.Error {
 	}
 	return *e
 }
-
-// Started starts a command that prints "ready" and a newline, and awaits that.
-func (c *C) Started(ctx context.Context, id sdk.ContainerID, cmd Cmd, with ...func(*sdk.ProcessSpec)) sdk.ProcessID {
-	p := c.Start(ctx, id, cmd, with...)
-	c.AwaitOutput(ctx, id, p, "ready\n")
-	return p
-}
-
-var errSeen = errors.New("the output that was awaited is there")
-
-// AwaitOutput follows a process, without acknowledging anything, until its stdout begins with text.
-func (c *C) AwaitOutput(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, text string) {
-	var j Journal
-	acks := make(chan sdk.Position)
-	err := c.W.FollowProcess(ctx, id, p, 0, j.Into(sdk.Follow{Acks: acks, Output: func([]sdk.Record) error {
-		if strings.HasPrefix(string(j.Stdout), text) {
-			return errSeen
-		}
-		return nil
-	}}))
-	if err != errSeen {
-		c.Fatalf("output is delivered while the process runs, and a callback's error comes back unchanged",
-			"awaiting %q of process %q: got %s, with stdout %q and %s", text, p, describe(err), j.Stdout, exitText(j.Exit))
-	}
-}
