@@ -38,7 +38,7 @@ func (u *unit) open(ctx context.Context, name string, flag int, perm fs.FileMode
 	hc := interp.HandlerCtx(ctx)
 	reads := flag&(os.O_WRONLY|os.O_RDWR) == 0
 	if text, ok := u.text(name); ok && reads {
-		return content(io.NopCloser(strings.NewReader(text)))
+		return u.p.content(io.NopCloser(strings.NewReader(text)))
 	}
 	if dev, ok := tools.Device(hc.Dir, name); ok {
 		return u.openDevice(hc, dev, name, reads)
@@ -57,7 +57,7 @@ func (u *unit) open(ctx context.Context, name string, flag int, perm fs.FileMode
 		f.Close()
 		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EISDIR}
 	}
-	pipe, err := content(f)
+	pipe, err := u.p.content(f)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -78,13 +78,13 @@ func (u *unit) openDevice(hc interp.HandlerContext, dev, name string, reads bool
 		switch dev {
 		case "stdin":
 			if hc.Stdin == nil {
-				return content(io.NopCloser(strings.NewReader("")))
+				return u.p.content(io.NopCloser(strings.NewReader("")))
 			}
-			return content(io.NopCloser(hc.Stdin))
+			return u.p.content(io.NopCloser(hc.Stdin))
 		case "stdout", "stderr":
 			return nil, denied
 		}
-		return content(io.NopCloser(tools.DeviceReader(dev)))
+		return u.p.content(io.NopCloser(tools.DeviceReader(dev)))
 	}
 	switch dev {
 	case "stdin":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"os"
 	"sync"
 	"sync/atomic"
 
@@ -23,11 +24,13 @@ type process struct {
 	active    int           // commands that run
 	quiet     chan struct{} // closed while none does
 	ended     bool
+	pipes     map[*os.File]struct{} // inputs that are still copied
+	copies    sync.WaitGroup
 	crowded   atomic.Bool // too many commands ran at once: the process is given up
 }
 
 func newProcess(ctx context.Context, e *Engine, ns *tree.Namespace) *process {
-	p := &process{e: e, ns: ns, listeners: make(map[int]func(killed)), quiet: make(chan struct{})}
+	p := &process{e: e, ns: ns, listeners: make(map[int]func(killed)), quiet: make(chan struct{}), pipes: make(map[*os.File]struct{})}
 	close(p.quiet)
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	return p
@@ -79,6 +82,7 @@ func (p *process) end() {
 	p.mu.Unlock()
 	p.cancel()
 	<-p.idle()
+	p.closePipes()
 }
 
 // listen calls f, which must not block, with every signal that arrives.

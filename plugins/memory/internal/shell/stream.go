@@ -68,9 +68,9 @@ func wake(ctx context.Context, f *os.File) func() {
 	}
 }
 
-// content is bytes to be read as a pipe: what a redirection from a file
-// becomes. The reader owns f; once it is closed, r is closed soon.
-func content(r io.ReadCloser) (f *os.File, err error) {
+// content is an input as a pipe: what a redirection from a file becomes. The
+// caller closes it; r is closed soon after, and before the process has ended.
+func (p *process) content(r io.ReadCloser) (*os.File, error) {
 	pr, pw, err := os.Pipe()
 	if err != nil {
 		r.Close()
@@ -79,21 +79,36 @@ func content(r io.ReadCloser) (f *os.File, err error) {
 	// What fits into any pipe needs nobody to wait for the reader.
 	head := make([]byte, pipeBytes+1)
 	n, err := io.ReadFull(r, head)
-	if n <= pipeBytes && (err == io.EOF || err == io.ErrUnexpectedEOF) {
+	if err != nil {
 		pw.Write(head[:n])
 		pw.Close()
 		r.Close()
 		return pr, nil
 	}
-	go func() {
+	p.mu.Lock()
+	p.pipes[pr] = struct{}{}
+	p.mu.Unlock()
+	p.copies.Go(func() {
 		defer pw.Close()
 		defer r.Close()
-		if _, werr := pw.Write(head[:n]); werr != nil || err != nil {
-			return
+		if _, err := pw.Write(head); err == nil {
+			io.CopyBuffer(struct{ io.Writer }{pw}, struct{ io.Reader }{r}, make([]byte, 64<<10))
 		}
-		io.CopyBuffer(struct{ io.Writer }{pw}, struct{ io.Reader }{r}, make([]byte, 64<<10))
-	}()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.pipes, pr)
+	})
 	return pr, nil
+}
+
+// closePipes ends the copies that still wait for a reader, and awaits them.
+func (p *process) closePipes() {
+	p.mu.Lock()
+	for pr := range p.pipes {
+		pr.Close()
+	}
+	p.mu.Unlock()
+	p.copies.Wait()
 }
 
 // pipeBytes is what an empty pipe takes without blocking.
