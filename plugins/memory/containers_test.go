@@ -217,3 +217,30 @@ func TestImageIsTheRoot(t *testing.T) {
 		t.Errorf("the image has %v", got)
 	}
 }
+
+// A process that does not end when it is killed keeps its container from going, and nothing else.
+func TestContainerThatCannotGoYet(t *testing.T) {
+	w := newTestWorker(t, Options{})
+	spec := sdk.ContainerSpec{ID: "c", Token: "t"}
+	must(t, w.CreateContainer(t.Context(), spec, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	stubborn := &process{id: "p", token: "t", journal: newJournal(sdk.ProcessSpec{ID: "p"}), kill: cancel, ended: make(chan struct{})}
+	w.containers["c"].processes["p"] = stubborn
+	if err := w.DestroyContainer(ctx, "c"); err != context.Canceled {
+		t.Fatalf("destroy: %v", err)
+	}
+	if got := containers(t, w, sdk.Filter{})["c"]; got.State != sdk.ContainerGone || got.Reason == "" {
+		t.Errorf("listed as %+v", got)
+	}
+	wantError(t, w.CreateContainer(t.Context(), spec, nil), sdk.FailedPrecondition, sdk.ReasonDead)
+	wantError(t, w.StartProcess(t.Context(), "c", script("q", "true")), sdk.FailedPrecondition, sdk.ReasonDead)
+	wantError(t, w.FollowProcess(t.Context(), "c", "p", 0, sdk.Follow{}), sdk.NotFound, sdk.KindContainer)
+	if infos, err := w.ListProcesses(t.Context(), "c"); err != nil || len(infos) != 1 {
+		t.Errorf("its record tells %v, %v", infos, err)
+	}
+	close(stubborn.ended)
+	must(t, w.DestroyContainer(t.Context(), "c"))
+	if got := containers(t, w, sdk.Filter{}); len(got) != 0 {
+		t.Errorf("left after destroy: %v", got)
+	}
+}

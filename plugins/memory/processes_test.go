@@ -66,6 +66,31 @@ func TestProcessRunsOnce(t *testing.T) {
 	}
 }
 
+func TestConcurrentStartsRunOnce(t *testing.T) {
+	w := newTestWorker(t, Options{})
+	createVolume(t, w, "v")
+	create(t, w, sdk.ContainerSpec{Mounts: []sdk.Mount{{Volume: "v", Path: "/v"}}})
+	for i := range 50 {
+		spec := script(sdk.ProcessID(fmt.Sprint("p", i)), fmt.Sprint("echo once >> /v/f", i))
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if err := w.StartProcess(t.Context(), "c", spec); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		follow(t, w, "c", spec.ID, sdk.Follow{})
+	}
+	must(t, w.DestroyContainer(t.Context(), "c"))
+	for name, content := range files(t, w, "v") {
+		if content != "once\n" {
+			t.Errorf("%s has %q", name, content)
+		}
+	}
+}
+
 func TestProcessErrors(t *testing.T) {
 	w := newTestWorker(t, Options{})
 	createVolume(t, w, "v")
@@ -213,6 +238,7 @@ func TestSignals(t *testing.T) {
 		}
 		must(t, w.SignalProcess(t.Context(), "c", id, s)) // after the exit: nothing
 	}
+	must(t, w.SignalProcess(t.Context(), "c", "plain-term", sdk.STOP))
 	if got := signalled("trap", `trap 'echo caught; exit 5' TERM`, sdk.TERM); got.exit.Code != 5 || got.exit.Signal != "" || got.stdout != "ready\ncaught\n" {
 		t.Errorf("trapped: %+v", got)
 	}
