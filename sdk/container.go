@@ -3,6 +3,7 @@ package sdk
 import (
 	"path"
 	"strings"
+	"unicode/utf8"
 )
 
 // ContainerSpec describes a container to make. It carries no environment: that comes with each process (rule 13).
@@ -15,7 +16,7 @@ type ContainerSpec struct {
 	Mounts []Mount
 	Dir    string // absolute; where relative things of processes begin, made where missing; empty: "/"
 
-	Limits     Resources // zero fields: unlimited; each other one needs its limits feature
+	Limits     Resources // zero fields: unlimited; each other one needs its limits feature; Containers and Volumes stay zero
 	Privileged bool      // needs [FeaturePrivileged]
 	Hermetic   bool      // no network; needs [FeatureNetworkNone]
 }
@@ -29,11 +30,12 @@ type Image struct {
 // Mount puts a volume into a container.
 type Mount struct {
 	Volume   VolumeID
-	Path     string // absolute and clean, made where missing
+	Path     string // absolute, clean and not "/"; made where missing; no two mounts have the same, but one may lie below another
 	ReadOnly bool   // sealed volumes can only be mounted so
 }
 
-// Validate tells what is wrong with the spec itself, as Invalid with [ReasonSpec].
+// Validate tells the first thing that is wrong with the spec itself, as Invalid: with [ReasonPath] for Dir and the paths of mounts,
+// else with [ReasonSpec]. It knows nothing of features and of what exists.
 func (s ContainerSpec) Validate() error {
 	if err := CheckID(KindContainer, string(s.ID)); err != nil {
 		return err
@@ -51,6 +53,9 @@ func (s ContainerSpec) Validate() error {
 		if err := CheckID(KindVolume, string(s.Image.Volume)); err != nil {
 			return err
 		}
+	}
+	if !plainText(s.Image.Ref) {
+		return NewInvalid(ReasonSpec, "container %q: the image's reference is not text", s.ID)
 	}
 	if s.Dir != "" && !cleanAbsolute(s.Dir) {
 		return NewInvalid(ReasonPath, "container %q: dir %q is not a clean absolute path", s.ID, s.Dir)
@@ -78,6 +83,9 @@ func (s ContainerSpec) Validate() error {
 func cleanAbsolute(p string) bool {
 	return path.IsAbs(p) && path.Clean(p) == p && !strings.Contains(p, "\x00")
 }
+
+// plainText tells whether s can be a string of a C library and of the wire.
+func plainText(s string) bool { return utf8.ValidString(s) && !strings.Contains(s, "\x00") }
 
 // ContainerState is where a container stands.
 type ContainerState uint8
@@ -108,5 +116,5 @@ type ContainerInfo struct {
 	Token  Token
 	Labels map[string]string
 	State  ContainerState
-	Reason string // why it is gone, in the runtime's own words
+	Reason string // why it is gone, in the runtime's own words; else empty
 }

@@ -2,6 +2,9 @@ package sdk
 
 import (
 	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -22,7 +25,8 @@ func NewToken() Token { return Token(rand.Text()) }
 // MaxIDBytes is the length of the longest id: it leaves room for a runtime's own prefix in a DNS label of 63 bytes.
 const MaxIDBytes = 48
 
-// CheckID is Invalid with [ReasonSpec] unless id is 1 to 48 of a-z, 0-9 and "-", neither first nor last a "-".
+// CheckID is nil for an id of 1 to [MaxIDBytes] of a-z, 0-9 and "-" that neither begins nor ends with "-". Else it is Invalid with
+// [ReasonSpec], and of that kind.
 func CheckID(kind Kind, id string) error {
 	if id == "" {
 		return &Error{Class: Invalid, Reason: ReasonSpec, Kind: kind, Message: string(kind) + " id is empty"}
@@ -35,10 +39,12 @@ func CheckID(kind Kind, id string) error {
 	if ok {
 		return nil
 	}
-	return NewInvalid(ReasonSpec, "%s id %.60q must be 1 to %d of a-z, 0-9 and inner \"-\"", kind, id, MaxIDBytes)
+	return &Error{Class: Invalid, Reason: ReasonSpec, Kind: kind,
+		Message: fmt.Sprintf("%s id %.60q must be 1 to %d of a-z, 0-9 and inner \"-\"", kind, id, MaxIDBytes)}
 }
 
-// CheckToken is Invalid unless the token is 1 to 128 printable ASCII bytes without spaces.
+// CheckToken is Invalid with [ReasonSpec] unless the token is 1 to 128 printable ASCII bytes without spaces. The error does not
+// quote it.
 func CheckToken(t Token) error {
 	ok := len(t) >= 1 && len(t) <= 128
 	for i := 0; ok && i < len(t); i++ {
@@ -62,14 +68,16 @@ const (
 	MaxLabelsBytes     = 4 << 10
 )
 
-// CheckLabels is Invalid with [ReasonSpec] unless there are at most 32 labels of 4 KiB in all, each key 1 to 63 of a-z, 0-9 and
-// "._/-", each value at most 256 bytes of UTF-8.
+// CheckLabels is Invalid with [ReasonSpec] unless there are at most 32 labels, keys and values together take at most 4 KiB, each
+// key is 1 to 63 of a-z, 0-9 and "._/-", and each value is at most 256 bytes of UTF-8, maybe none. Of several mistakes the first in
+// the order of keys is told. Nil is no labels.
 func CheckLabels(labels map[string]string) error {
 	if len(labels) > MaxLabels {
 		return NewInvalid(ReasonSpec, "%d labels; at most %d are taken", len(labels), MaxLabels)
 	}
 	total := 0
-	for k, v := range labels {
+	for _, k := range slices.Sorted(maps.Keys(labels)) {
+		v := labels[k]
 		total += len(k) + len(v)
 		ok := len(k) >= 1 && len(k) <= MaxLabelKeyBytes
 		for i := 0; ok && i < len(k); i++ {

@@ -14,7 +14,8 @@ const (
 	MaxStdinAhead = 1 << 20
 	// DefaultSpill is the journal's bound where ProcessSpec.Spill is zero (rule 5).
 	DefaultSpill = 64 << 20
-	// MaxArgBytes bounds the arguments and environment of one process together, so that a start fits one message.
+	// MaxArgBytes bounds the path, arguments and environment of one process together, with one byte more for each argument and
+	// entry of the environment, so that a start fits one message.
 	MaxArgBytes = 2 << 20
 	// OutputGrace is how long output is awaited after the leader's end (rule 6).
 	OutputGrace = 2 * time.Second
@@ -34,8 +35,8 @@ type ProcessSpec struct {
 	Stdin bool // false: stdin is at its end from the start
 	TTY   *TTY // needs [FeatureTTY]
 
-	Spill    int64 // bytes of unacknowledged output to keep; zero: DefaultSpill
-	WhenFull WhenFull
+	Spill    int64    // bytes of unacknowledged output to keep; zero: DefaultSpill
+	WhenFull WhenFull // zero: BlockWriter
 }
 
 // TTY asks for a terminal.
@@ -52,7 +53,9 @@ const (
 	DropOldest                  // the oldest unacknowledged bytes go and leave a gap: for services and warm runners
 )
 
-// Validate tells what is wrong with the spec itself, as Invalid.
+// Validate tells the first thing that is wrong with the spec itself, as Invalid: with [ReasonPath] for Dir, [ReasonTooLarge] beyond
+// [MaxArgBytes], else with [ReasonSpec]. The error quotes no argument and nothing of the environment (rule 13). That no name comes
+// twice in Env is for the host to see to, and not checked.
 func (s ProcessSpec) Validate() error {
 	if err := CheckID(KindProcess, string(s.ID)); err != nil {
 		return err
@@ -62,6 +65,12 @@ func (s ProcessSpec) Validate() error {
 	}
 	if s.Path == "" {
 		return NewInvalid(ReasonSpec, "process %q: path is empty", s.ID)
+	}
+	if strings.Contains(s.Path, "\x00") {
+		return NewInvalid(ReasonSpec, "process %q: path contains a NUL byte", s.ID)
+	}
+	if !plainText(s.User) {
+		return NewInvalid(ReasonSpec, "process %q: user is not text", s.ID)
 	}
 	if s.Dir != "" && !cleanAbsolute(s.Dir) {
 		return NewInvalid(ReasonPath, "process %q: dir %q is not a clean absolute path", s.ID, s.Dir)
@@ -86,7 +95,7 @@ func (s ProcessSpec) Validate() error {
 		}
 	}
 	if size > MaxArgBytes {
-		return NewInvalid(ReasonTooLarge, "process %q: arguments and environment take %d bytes, more than %d", s.ID, size, MaxArgBytes)
+		return NewInvalid(ReasonTooLarge, "process %q: path, arguments and environment take %d bytes, more than %d", s.ID, size, MaxArgBytes)
 	}
 	return nil
 }
@@ -139,8 +148,8 @@ type Exit struct {
 	Code            int    // 0 to 255; 128 plus the signal's number where a signal ended it
 	Signal          Signal // that ended it; else empty
 	Reason          ExitReason
-	Message         string // more about Reason, in the runtime's own words
-	StartedAt       time.Time
+	Message         string    // more about Reason, in the runtime's own words
+	StartedAt       time.Time // for display only, as EndedAt (rule 12)
 	EndedAt         time.Time
 	PeakMemoryBytes int64 // zero: unknown
 	OutputCut       bool  // output was still open OutputGrace after the leader's end

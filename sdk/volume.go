@@ -1,5 +1,10 @@
 package sdk
 
+import (
+	"math"
+	"strings"
+)
+
 // VolumeSpec describes a volume to make.
 type VolumeSpec struct {
 	ID     VolumeID
@@ -10,12 +15,14 @@ type VolumeSpec struct {
 	Clone  VolumeID // copy-on-write copy of this sealed volume of the same worker
 	Import string   // path on the worker that its operator allowed; needs [FeatureVolumeImport]
 
-	// Owner of the volume's root directory, as numbers inside the container.
+	// Owner of the volume's root directory, as numbers inside the container: 0 to 4294967294. It is set on a clone, too, and on nothing
+	// below the root.
 	UID, GID   int64
 	Privileged bool // for privileged containers, where the runtime maps users; needs [FeaturePrivileged]
 }
 
-// Validate tells what is wrong with the spec itself, as Invalid with [ReasonSpec].
+// Validate tells the first thing that is wrong with the spec itself, as Invalid with [ReasonSpec]. It knows nothing of features and of
+// what exists.
 func (s VolumeSpec) Validate() error {
 	if err := CheckID(KindVolume, string(s.ID)); err != nil {
 		return err
@@ -34,8 +41,12 @@ func (s VolumeSpec) Validate() error {
 			return err
 		}
 	}
-	if s.UID < 0 || s.GID < 0 {
-		return NewInvalid(ReasonSpec, "volume %q: owner %d:%d is negative", s.ID, s.UID, s.GID)
+	if strings.Contains(s.Import, "\x00") {
+		return NewInvalid(ReasonSpec, "volume %q: the path to import contains a NUL byte", s.ID)
+	}
+	// One more is -1 in 32 bits, which tells chown to change nothing.
+	if min(s.UID, s.GID) < 0 || max(s.UID, s.GID) > math.MaxUint32-1 {
+		return NewInvalid(ReasonSpec, "volume %q: owner %d:%d must be numbers from 0 to %d", s.ID, s.UID, s.GID, uint32(math.MaxUint32-1))
 	}
 	return nil
 }
@@ -69,7 +80,7 @@ type VolumeInfo struct {
 	Token  Token
 	Labels map[string]string
 	State  VolumeState
-	Parent VolumeID // what it was cloned from
+	Parent VolumeID // what it was cloned from; empty: nothing
 	Bytes  int64    // of content; negative: unknown
 }
 
@@ -78,12 +89,12 @@ const EncodingRaw = "raw"
 
 // StreamIn says where and how an archive comes into a volume.
 type StreamIn struct {
-	Path     string // directory below which to unpack, made where missing; empty: the volume's root
+	Path     string // directory below which to unpack, relative, made where missing; empty: the volume's root
 	Encoding string // one of the worker's Encodings; empty: EncodingRaw
 }
 
 // StreamOut says what goes out of a volume, and how.
 type StreamOut struct {
-	Path     string // a directory gives what is below it, a file gives one entry; empty: the volume's root
+	Path     string // relative; a directory gives what is below it, all else one entry with its last name; empty: the volume's root
 	Encoding string // one of the worker's Encodings; empty: EncodingRaw
 }
