@@ -1,0 +1,107 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestPluginKilled kills the plugin under a step. What it held is gone with it: the step is lost, never run again, and
+// never taken for done.
+func TestPluginKilled(t *testing.T) {
+	needsLinux(t)
+	t.Parallel()
+	p := newPlace(t).write(map[string]string{"j.hcl": oneStep("echo ready; sleep 600")})
+	r := p.start("run", "j.hcl", "-o", "out=out")
+	r.await("only | ready")
+	for _, pid := range p.processes("slipway-memory") {
+		p.must(syscall.Kill(pid, syscall.SIGKILL))
+	}
+	r.wait().wants(codeLost).says("only - lost: ", "worker memory", "new incarnation", "output out was not written", "1 step lost").once().
+		prints("only | ready\n")
+	p.nothingLeft()
+	p.run("exec", "--", "echo", "works").wants(0).prints("works\n")
+}
+
+// TestSlipwayKilled kills slipway under a step: its plugin ends too, and what it left on the disk goes at the next start.
+func TestSlipwayKilled(t *testing.T) {
+	needsLinux(t)
+	t.Parallel()
+	p := newPlace(t).write(map[string]string{"j.hcl": oneStep("echo ready; sleep 600")})
+	r := p.start("run", "j.hcl", "-o", "out=out")
+	r.await("only | ready")
+	if len(p.processes("slipway-memory")) != 1 {
+		t.Fatalf("plugins: %v", p.processes("slipway-memory"))
+	}
+	r.signal(syscall.SIGKILL)
+	if res := r.wait(); res.code != -1 {
+		t.Fatalf("killed slipway ended with %d", res.code)
+	}
+	for late := time.Now().Add(5 * time.Second); len(p.processes("")) > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(late) {
+			t.Fatalf("processes %v are left 5 s after slipway's end", p.processes(""))
+		}
+	}
+	if states, _ := filepath.Glob(p.tmp + "/slipway-*/state-*"); len(states) != 1 {
+		t.Errorf("states of the killed slipway: %v", states)
+	}
+	p.run("exec", "--", "echo", "works").wants(0).prints("works\n")
+}
+
+// TestStateInUse wants the second slipway on a state directory to name the first, and to leave it alone.
+func TestStateInUse(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t).write(map[string]string{"j.hcl": oneStep(politeScript)})
+	r := p.start("run", "j.hcl", "--state", "state", "--id", "first")
+	r.await("only | ready")
+	p.run("run", "j.hcl", "--state", "state").wants(codeInternal).
+		says("slipway: ", "state directory", "in use by process "+strconv.Itoa(r.cmd.Process.Pid)).once()
+	p.run("logs", "first", "--state", "state").wants(0).prints("only | ready\n").says("only - running on worker memory")
+	p.run("logs", "second", "--state", "state").wants(codeUsage).says("there is no run second", "first")
+	r.signal(os.Interrupt)
+	r.wait().wants(codeInterrupted)
+	p.run("logs", "first", "--state", "state").wants(0).prints("only | ready\nonly | bye\n")
+}
+
+// TestResume runs a finished run again, which is refused, and one that died in the middle, whose step goes on in a world
+// that outlived it: it is not run again, and its output comes whole.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	socket := filepath.Join(p.root, "world.sock")
+	p.write(map[string]string{
+		"quick.hcl": oneStep("echo once; echo made > out/made"),
+		"slow.hcl":  oneStep("echo begun; sleep 2; echo ended"),
+		"world.hcl": onMemory(`config { world = "unix:` + socket + `" }`),
+	})
+	p.run("run", "quick.hcl", "--state", "s1", "--id", "a", "-o", "out=out").wants(0).prints("only | once\n")
+	p.run("run", "quick.hcl", "--state", "s1", "--id", "a").wants(codeUsage).prints("").says("run a has ended", `"slipway logs a"`)
+	p.run("logs", "a", "--state", "s1").wants(0).prints("only | once\n").says("only - exit code 0, on worker memory")
+
+	world := exec.Command(filepath.Join(p.bin, "slipway-memory"), "world", "--socket", socket, "--worker", "m")
+	world.Env, world.Stderr = p.env, os.Stderr
+	told, err := world.StdoutPipe()
+	p.must(err)
+	p.must(world.Start())
+	defer func() {
+		world.Process.Signal(syscall.SIGTERM)
+		world.Wait()
+	}()
+	if _, err := told.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-c", "world.hcl", "run", "slow.hcl", "--state", "s2", "--id", "b"}
+	p.run("-c", "world.hcl", "run", "slow.hcl").wants(codeInternal).says("outlives this command", "give --state DIR").once()
+	r := p.start(args...)
+	r.await("only | begun")
+	r.signal(syscall.SIGKILL)
+	r.wait()
+	p.run("-c", "world.hcl", "run", "quick.hcl", "--state", "s2", "--id", "b").wants(codeUsage).says("run b was begun with another job")
+	p.run(args...).wants(0).prints("only | begun\nonly | ended\n").says("1 step succeeded")
+	p.run(args...).wants(codeUsage).says("run b has ended")
+	p.run("logs", "b", "--state", "s2", "-o", "json").wants(0)
+}

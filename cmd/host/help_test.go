@@ -1,0 +1,83 @@
+package main
+
+import (
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestHelp wants the exit codes explained in the root's help, each once, and nowhere else.
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	help := p.run("--help").wants(0)
+	line := regexp.MustCompile(`(?m)^ +(\d+)  \S`)
+	var codes []string
+	for _, m := range line.FindAllStringSubmatch(help.out, -1) {
+		codes = append(codes, m[1])
+	}
+	var want []string
+	for _, c := range []int{0, codeStepFailed, codeUsage, codeLost, codeInternal, codeTimedOut, codeInterrupted, codeClosed,
+		codeExecFailed, codeExecNotExecutable, codeExecNotFound} {
+		want = append(want, strconv.Itoa(c))
+	}
+	if got, want := strings.Join(codes, " "), strings.Join(want, " "); got != want {
+		t.Errorf("the help explains the codes %s, want %s\n%s", got, want, help.out)
+	}
+	p.run().wants(0).prints(help.out)
+	for _, command := range []string{"run", "exec", "logs", "plugins", "workers", "validate", "version"} {
+		r := p.run(command, "--help").wants(0)
+		if line.MatchString(r.out) || strings.Contains(r.out, "Exit codes") {
+			t.Errorf("%s --help explains codes too:\n%s", command, r.out)
+		}
+		if !strings.Contains(help.out, "  "+command+" ") {
+			t.Errorf("the help does not name %s", command)
+		}
+	}
+	if r := p.run("help", "exec"); !strings.Contains(r.wants(0).out, "slipway exec [flags] [--] COMMAND [ARG...]") {
+		t.Errorf("help exec prints %s", r.out)
+	}
+}
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	script := p.run("completion", "bash").wants(0).out
+	bash, err := exec.LookPath("bash")
+	if err != nil {
+		t.Skip("no bash to read the script")
+	}
+	c := exec.Command(bash, "-n")
+	c.Stdin = strings.NewReader(script)
+	if out, err := c.CombinedOutput(); err != nil || !strings.Contains(script, "slipway") {
+		t.Errorf("bash does not read the script: %v %s", err, out)
+	}
+	if got := p.run("__complete", "wor").wants(0).out; !strings.HasPrefix(got, "workers\t") {
+		t.Errorf(`"wor" is completed to %q`, got)
+	}
+	if got := p.run("__complete", "run", "--fo").wants(0).out; !strings.HasPrefix(got, "--force") {
+		t.Errorf(`"run --fo" is completed to %q`, got)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	newPlace(t).run("version").wants(0).prints("slipway dev (sdk 0.1.0-alpha.1)\n")
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t).write(map[string]string{
+		"good.hcl": onMemory(`config { memory = "1MiB" }`), "bad.hcl": onMemory("config {\n    memory = \"lots\"\n  }"),
+		"none.hcl": "plugin \"g\" { command = \"./none\" }\nworker \"w\" { plugin = \"g\" }\n",
+		"j.hcl":    oneStep("true"), "b.hcl": "job \"b\" {\n  setp \"x\" {}\n}\n",
+	})
+	p.run("validate").wants(0).prints("valid\n")
+	p.run("-c", "good.hcl", "validate", "j.hcl").wants(0).prints("valid\n")
+	p.run("-c", "bad.hcl", "validate", "j.hcl").wants(codeUsage).prints("").says("on bad.hcl line 4", `memory = "lots"`).once()
+	p.run("-c", "bad.hcl", "validate", "b.hcl").wants(codeUsage).prints("").says("on b.hcl line 2", `Did you mean "step"?`, "on bad.hcl line 4").once()
+	p.run("-c", "good.hcl", "validate", "b.hcl").wants(codeUsage).prints("").says("on b.hcl line 2").once()
+	p.run("-c", "none.hcl", "validate").wants(codeInternal).prints("").says(`slipway: plugin "g"`, "none (not there)").once()
+}

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestLogs shows what steps wrote while they run, from the same records afterwards, of all steps and of some.
+func TestLogs(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t).write(map[string]string{"j.hcl": `job "j" {
+  step "quick" {
+    outputs = ["o"]
+    run {
+      path = "sh"
+      args = ["-c", "echo out; echo err >&2; printf half; exit 0"]
+    }
+  }
+  step "slow" {
+    inputs = { o = step.quick.o }
+    run {
+      path = "sh"
+      args = ["-c", "trap 'echo bye; exit 3' TERM; echo ready; while :; do sleep 0.05; done"]
+    }
+  }
+}
+`})
+	r := p.start("run", "j.hcl", "--state", "state", "--id", "x")
+	r.await("slow  | ready")
+	logs := func(args ...string) result {
+		return p.run(append([]string{"--state", "state", "logs", "x"}, args...)...).wants(0).once()
+	}
+	logs().prints("quick | out\nquick | half\nslow  | ready\n").says("quick | err\n", "quick - exit code 0, on worker memory\n", "slow  - running on worker memory\n")
+	logs("slow").prints("slow  | ready\n")
+	p.run("--state", "state", "logs", "x", "fast").wants(codeUsage).says("slipway: step fast of run x was not started: those that were are quick, slow")
+
+	r.signal(os.Interrupt)
+	r.wait().wants(codeInterrupted).says("slow  - aborted")
+	logs().prints("quick | out\nquick | half\nslow  | ready\nslow  | bye\n").says("slow  - exit code 3, on worker memory\n")
+
+	lines := strings.Split(strings.TrimSuffix(logs("-o", "json", "quick").out, "\n"), "\n")
+	if len(lines) != 3 {
+		t.Errorf("%d lines of JSON: %q", len(lines), lines)
+	}
+	for _, line := range lines {
+		var e jsonEvent
+		strict(t, line, &e)
+		if e.Event != "output" || e.Step != "quick" || e.Text == nil || e.Position == nil || e.Time.IsZero() {
+			t.Errorf("%s", line)
+		}
+	}
+}

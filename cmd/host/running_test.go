@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bufio"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// running is slipway under way: its output is awaited line by line.
+type running struct {
+	t   *testing.T
+	cmd *exec.Cmd
+
+	mu      sync.Mutex
+	out     strings.Builder
+	err     strings.Builder
+	changed chan struct{}
+	readers sync.WaitGroup
+}
+
+// start starts slipway.
+func (p *place) start(args ...string) *running {
+	p.t.Helper()
+	r := &running{t: p.t, cmd: p.command(args...), changed: make(chan struct{})}
+	for _, s := range []struct {
+		pipe func() (io.ReadCloser, error)
+		into *strings.Builder
+	}{{r.cmd.StdoutPipe, &r.out}, {r.cmd.StderrPipe, &r.err}} {
+		pipe, err := s.pipe()
+		p.must(err)
+		r.readers.Go(func() { r.collect(pipe, s.into) })
+	}
+	p.must(r.cmd.Start())
+	p.t.Cleanup(func() {
+		if r.cmd.ProcessState == nil { // the test has failed in between
+			r.cmd.Process.Kill()
+			r.readers.Wait()
+			r.cmd.Wait()
+		}
+	})
+	return r
+}
+
+func (r *running) collect(from io.Reader, into *strings.Builder) {
+	lines := bufio.NewReader(from)
+	for {
+		line, err := lines.ReadString('\n')
+		r.mu.Lock()
+		into.WriteString(line)
+		close(r.changed)
+		r.changed = make(chan struct{})
+		r.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+// await waits until stdout or stderr has the text.
+func (r *running) await(text string) {
+	r.t.Helper()
+	late := time.After(patience)
+	for {
+		r.mu.Lock()
+		out, err, changed := r.out.String(), r.err.String(), r.changed
+		r.mu.Unlock()
+		if strings.Contains(out, text) || strings.Contains(err, text) {
+			return
+		}
+		select {
+		case <-changed:
+		case <-late:
+			r.t.Fatalf("slipway %q does not say %q\nstdout: %s\nstderr: %s", r.cmd.Args[1:], text, tail(out), tail(err))
+		}
+	}
+}
+
+func (r *running) signal(s os.Signal) {
+	r.t.Helper()
+	if err := r.cmd.Process.Signal(s); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// wait waits for the end.
+func (r *running) wait() result {
+	r.t.Helper()
+	r.readers.Wait()
+	err := r.cmd.Wait()
+	(&place{t: r.t}).ended(err)
+	return result{t: r.t, args: r.cmd.Args[1:], code: r.cmd.ProcessState.ExitCode(), out: r.out.String(), err: r.err.String()}
+}
