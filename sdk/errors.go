@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Class is the kind of an error, and all that a host decides by. A Class is itself an error, to be used as the target of errors.Is.
+// Class is the kind of an error, and what a host decides by. A Class is itself an error, but only to be the target of errors.Is:
+// do not return or wrap one, for it would arrive as Internal. Return an [*Error].
 type Class string
 
 // The classes, and what the host does with each (rule 14).
@@ -37,8 +38,8 @@ const (
 // Error makes a Class a target of errors.Is.
 func (c Class) Error() string { return string(c) }
 
-// Reason is why, for programs. Its values are stable; new ones may come. A Reason is itself an error, to be used as the target of
-// errors.Is.
+// Reason is why, for programs. Its values are stable; new ones may come. A Reason is itself an error, but, as a Class, only to be
+// the target of errors.Is.
 type Reason string
 
 // The reasons of the contract.
@@ -94,18 +95,18 @@ const (
 	KindFile      Kind = "file"
 )
 
-// Error is an error of the contract. It crosses the wire whole, but for Cause. A nil *Error is no error and must not be
-// returned as one.
+// Error is an error of the contract. It crosses the wire whole, but for Cause; words that were wrapped around it cross as part of
+// Message. Neither Message nor Cause may hold a secret (rule 13). A nil *Error is no error and must not be returned as one.
 type Error struct {
-	Class      Class
-	Kind       Kind   // of the thing it is about; may be empty
-	ID         string // of that thing
-	Reason     Reason
+	Class      Class         // one that is not of the contract counts as Internal
+	Kind       Kind          // of the thing it is about; may be empty
+	ID         string        // of that thing; of a file, its path
+	Reason     Reason        // may be empty
 	Feature    Feature       // with Unsupported
 	Position   Position      // with ReasonOutputGap
 	RetryAfter time.Duration // with Unavailable and Exhausted; zero: unknown
 	Message    string        // for people: what, where, and what to do
-	Cause      error         // stays on this side of the wire
+	Cause      error         // stays on this side of the wire; should have no class, which errors.Is would find on this side only
 }
 
 // Error gives the message, or what is known where there is none.
@@ -113,7 +114,7 @@ func (e *Error) Error() string {
 	if e.Message != "" {
 		return e.Message
 	}
-	s := string(e.Class)
+	s := string(e.class())
 	if e.Kind != "" {
 		s = fmt.Sprintf("%s %q: %s", e.Kind, e.ID, s)
 	}
@@ -126,25 +127,34 @@ func (e *Error) Error() string {
 // Unwrap gives Cause.
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Is makes errors.Is work with a Class, a Reason or a Feature as target.
+// Is makes errors.Is work with a Class or a Reason as target.
 func (e *Error) Is(target error) bool {
 	switch t := target.(type) {
 	case Class:
-		return e.Class == t
+		return e.class() == t
 	case Reason:
 		return e.Reason == t
 	}
 	return false
 }
 
-// ClassOf gives the class of an error: that of the first *Error in its chain, else Internal. It is empty for nil and
-// for errors of a context, which have no class.
+// class is one of the contract's.
+func (e *Error) class() Class {
+	switch e.Class {
+	case NotFound, AlreadyExists, Invalid, Unsupported, FailedPrecondition, Exhausted, Unavailable:
+		return e.Class
+	}
+	return Internal
+}
+
+// ClassOf gives the class of an error: that of the first *Error in its tree, in the order of errors.As, else Internal. It is empty
+// for nil and, where there is no *Error, for errors of a context, which have no class.
 func ClassOf(err error) Class {
 	if err == nil {
 		return ""
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
-		return e.Class
+		return e.class()
 	}
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return ""
@@ -152,7 +162,7 @@ func ClassOf(err error) Class {
 	return Internal
 }
 
-// IsNotFound tells whether err is NotFound of that kind of thing.
+// IsNotFound tells whether err is NotFound of that kind of thing. As with [ClassOf], the first *Error in its tree counts.
 func IsNotFound(err error, kind Kind) bool {
 	e, ok := errors.AsType[*Error](err)
 	return ok && e.Class == NotFound && e.Kind == kind
@@ -169,7 +179,7 @@ func NewAlreadyExists(kind Kind, id string) error {
 		Message: fmt.Sprintf("%s %q exists already, made with another token", kind, id)}
 }
 
-// NewInvalid says that a request can never work.
+// NewInvalid says that a request can never work. The message is made as by fmt.Sprintf; here and below there is no %w.
 func NewInvalid(reason Reason, format string, args ...any) error {
 	return &Error{Class: Invalid, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
@@ -189,12 +199,12 @@ func NewExhausted(reason Reason, format string, args ...any) error {
 	return &Error{Class: Exhausted, Reason: reason, Message: fmt.Sprintf(format, args...)}
 }
 
-// NewUnavailable says that what is needed is away for now.
+// NewUnavailable says that what is needed is away for now. The cause may be nil and is not added to the message.
 func NewUnavailable(cause error, format string, args ...any) error {
 	return &Error{Class: Unavailable, Message: fmt.Sprintf(format, args...), Cause: cause}
 }
 
-// NewInternal reports a defect.
+// NewInternal reports a defect. The cause may be nil and is not added to the message.
 func NewInternal(cause error, format string, args ...any) error {
 	return &Error{Class: Internal, Message: fmt.Sprintf(format, args...), Cause: cause}
 }
