@@ -1,9 +1,9 @@
 package sdk
 
-// Feature names something that not every worker can do.
+// Feature names something that not every worker can do. Its values are stable; new ones may come.
 type Feature string
 
-// The features of this version. A name that a host does not know is ignored by it.
+// The features of this version, and what each is needed for. A host ignores names that it does not know.
 const (
 	FeatureTTY          Feature = "tty"            // ProcessSpec.TTY
 	FeatureUsers        Feature = "users"          // ProcessSpec.User
@@ -13,26 +13,27 @@ const (
 	FeatureImageRef     Feature = "image.ref"      // Image.Ref
 	FeatureCloneLive    Feature = "clone.live"     // cloning an open volume
 	FeatureVolumeImport Feature = "volume.import"  // VolumeSpec.Import
-	FeatureLimitsCPU    Feature = "limits.cpu"     // ContainerSpec.Limits, field by field
-	FeatureLimitsMemory Feature = "limits.memory"  //
-	FeatureLimitsDisk   Feature = "limits.disk"    //
-	FeatureLimitsPIDs   Feature = "limits.pids"    //
-	FeatureExitOOM      Feature = "exit.oom"       // ExitOOM is told apart
+	FeatureLimitsCPU    Feature = "limits.cpu"     // ContainerSpec.Limits.CPUMillis
+	FeatureLimitsMemory Feature = "limits.memory"  // ContainerSpec.Limits.MemoryBytes
+	FeatureLimitsDisk   Feature = "limits.disk"    // ContainerSpec.Limits.DiskBytes
+	FeatureLimitsPIDs   Feature = "limits.pids"    // ContainerSpec.Limits.PIDs
+	FeatureExitOOM      Feature = "exit.oom"       // Exit.Reason is ExitOOM where memory ran out, never ExitSignalled
 	FeatureTarXattrs    Feature = "tar.xattrs"     // archives keep extended attributes
 	FeatureTarSparse    Feature = "tar.sparse"     // archives keep holes
 	FeatureTarDevices   Feature = "tar.devices"    // archives keep device nodes
 	FeatureVolatile     Feature = "volatile"       // all that is made dies with the plugin's process: nothing is left to clean up
 	FeatureTarDirTimes  Feature = "tar.dir-mtimes" // archives keep directories' modification times
 
-	// These belong to optional interfaces, each in the file of its name.
-	FeatureTTYResize   Feature = "tty.resize"
-	FeatureFileRead    Feature = "files.read"
-	FeaturePeerStream  Feature = "peer.stream"
-	FeatureUsageReport Feature = "usage"
+	// A worker has these only if its type implements the optional interface, too.
+	FeatureTTYResize   Feature = "tty.resize"  // Resizer
+	FeatureFileRead    Feature = "files.read"  // FileReader
+	FeaturePeerStream  Feature = "peer.stream" // PeerStreamer
+	FeatureUsageReport Feature = "usage"       // UsageReporter
 )
 
 // StripFeatures takes from a status the features whose interface the worker's type does not implement, so that a name
-// is never a lie. The serving side of a plugin calls it on every Status.
+// is never a lie. The others stay in their order. What s.Features shares with the caller is left as it is. The serving side of a
+// plugin calls it on every Status.
 func StripFeatures(w Worker, s Status) Status {
 	kept := make([]Feature, 0, len(s.Features))
 	for _, f := range s.Features {
