@@ -42,17 +42,25 @@ func TestOrder(t *testing.T) {
 			name := fmt.Sprintf("s%d", i)
 			fmt.Fprintf(&src, "step %q {\noutputs = [\"o\"]\n", name)
 			var after, inputs []string
+			hasImage := false
 			for k := range n {
 				if k == i || rapid.IntRange(0, 2*n).Draw(t, "edge") > 1 {
 					continue
 				}
 				of := fmt.Sprintf("s%d", k)
 				needs[name] = append(needs[name], of)
-				switch rapid.IntRange(0, 2).Draw(t, "kind") {
+				switch rapid.IntRange(0, 3).Draw(t, "kind") {
 				case 0:
 					after = append(after, "step."+of)
 				case 1:
 					inputs = append(inputs, fmt.Sprintf("%s = step.%s.o", of, of))
+				case 3:
+					if !hasImage {
+						hasImage = true
+						fmt.Fprintf(&src, "image = step.%s.o\n", of)
+						continue
+					}
+					fallthrough
 				case 2:
 					after = append(after, fmt.Sprintf("%q", of))
 					inputs = append(inputs, fmt.Sprintf("%s = step.%s.o", of, of))

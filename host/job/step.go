@@ -32,6 +32,7 @@ func (r *reader) step(b *hcl.Block) (Step, []need) {
 	r.duration(c, "timeout", &s.Timeout)
 	if r.text(c, "dir", &s.Dir) && (!path.IsAbs(s.Dir) || path.Clean(s.Dir) != s.Dir || len(s.Dir) > maxPath) {
 		r.wrong(c.Attributes["dir"].Expr.Range(), "Wrong path", "\"dir\" must be absolute and clean, such as %q.", defaultDir)
+		s.Dir = "" // for what follows from it
 	}
 	for _, t := range r.list(c, "tags") {
 		if t.text == "" || slices.Contains(s.Tags, t.text) {
@@ -213,7 +214,7 @@ func (r *reader) inputs(s *Step, c *hcl.BodyContent) {
 			if o, ok := outputs[up]; ok {
 				r.wrong(p.at, "Overlapping output", "The input path %q is inside the output %q, which would not have it.", p.key, o)
 			}
-			if up == "/" {
+			if up == path.Dir(up) {
 				break
 			}
 		}

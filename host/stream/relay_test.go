@@ -215,6 +215,21 @@ func TestCancelReachesBothEnds(t *testing.T) {
 			}
 		})
 	}
+	t.Run("sides that see it first", func(t *testing.T) {
+		for range 300 {
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := stream.Relay(ctx, func(ctx context.Context, _ io.Writer) error {
+				cancel()
+				return ctx.Err()
+			}, func(ctx context.Context, _ io.Reader) error {
+				<-ctx.Done()
+				return ctx.Err()
+			}, stream.Options{})
+			if err != context.Canceled {
+				t.Fatalf("got %v (%T), want it unchanged", err, err)
+			}
+		}
+	})
 	t.Run("before", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
