@@ -53,6 +53,10 @@ func ownBuiltin(name string) builtin {
 		return (*unit).foundFunction
 	case "getopts":
 		return (*unit).getopts
+	case "job":
+		return (*unit).startJob
+	case "jobbed":
+		return (*unit).endStart
 	case "jobs":
 		return func(*unit, context.Context, interp.HandlerContext, []string) error { return nil }
 	case "kill":
@@ -167,8 +171,8 @@ func (u *unit) ulimit(_ context.Context, hc interp.HandlerContext, args []string
 	return nil
 }
 
-// kill signals the shell itself: there is no other process to name. Background
-// jobs end with the signals of their process.
+// kill signals the shell, its whole process, or a background job by its $!,
+// which ends with its next command. Whether a job still runs cannot be asked.
 func (u *unit) kill(_ context.Context, hc interp.HandlerContext, args []string) error {
 	name := "TERM"
 	if len(args) > 0 && args[0] == "-l" {
@@ -196,6 +200,9 @@ func (u *unit) kill(_ context.Context, hc interp.HandlerContext, args []string) 
 	code := 0
 	for _, arg := range trimDashes(args) {
 		switch {
+		case arg == "":
+			fmt.Fprintln(hc.Stderr, "kill: a process id is empty")
+			code = 1
 		case arg == strconv.FormatInt(u.pid, 10):
 			if name != "0" {
 				u.signalSelf(killed{number, canonical})
@@ -205,8 +212,18 @@ func (u *unit) kill(_ context.Context, hc interp.HandlerContext, args []string) 
 				u.p.signal(killed{number, canonical})
 			}
 		default:
-			fmt.Fprintf(hc.Stderr, "kill: %s: no process that can be signalled\n", arg)
-			code = 1
+			j := u.jobNamed(arg)
+			switch {
+			case j == nil:
+				fmt.Fprintf(hc.Stderr, "kill: %s: no such process\n", arg)
+				code = 1
+			case name == "0":
+				fmt.Fprintf(hc.Stderr, "kill: %s: whether a job runs cannot be asked: use wait\n", arg)
+				code = 2
+			case !harmless(canonical):
+				u.jobKilled.Store(true)
+				j.cancel(killed{number, canonical})
+			}
 		}
 	}
 	return status(code)

@@ -167,6 +167,12 @@ func (u *unit) exec(ctx context.Context, args []string) (err error) {
 
 func (u *unit) runCommand(ctx context.Context, hc interp.HandlerContext, args []string) int {
 	ctx = context.WithValue(ctx, umaskKey{}, fs.FileMode(u.umask.Load()))
+	if j := u.jobOf(hc); j != nil {
+		var cancel context.CancelCauseFunc
+		ctx, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(j.ctx, func() { cancel(context.Cause(j.ctx)) })()
+	}
 	c := command{args: args[1:], dir: hc.Dir, ignored: u.ignores, streams: streams{hc.Stdin, hc.Stdout, hc.Stderr}}
 	x, err := u.p.e.resolve(u.p.ns, args[0], hc.Dir, hc.Env.Get("PATH").String())
 	c.env = exported(hc.Env, hc.Dir)

@@ -47,6 +47,10 @@ func TestLanguage(t *testing.T) {
 		{"cd", "mkdir -p d/e; cd d/e; pwd; cd -; ln -s d l; cd -P l; pwd", "/work/d/e\n/work\n/work/d\n", 0},
 		{"heredoc pipe", "cat <<EOF | tr a-z A-Z\nabc\nEOF", "ABC\n", 0},
 		{"syntax error", "if", "", 2},
+		{"kill a job", "sleep 1000 & p=$!; kill $p; wait $p; echo $?", "143\n", 0},
+		{"kill a loop", "while :; do sleep 0.001; done & kill -9 $!; wait $!; echo $?; (sleep 0.01; echo other) | cat", "137\nother\n", 0},
+		{"kill one job", "sleep 1000 & a=$!; { sleep 0.05; echo b; } & b=$!; kill -INT $a; wait $a; echo $?; wait $b; kill $b; kill g9; echo $?", "130\nb\n1\n", 0},
+		{"jobs in places", "f() { echo f & wait; }; f; if true; then echo i & fi; wait; case x in x) echo c & ;; esac; wait; { echo b & }; wait; (echo s & wait); for i in 1 2; do echo $i & wait; done; echo a && echo o & wait\ncat <<EOF & wait\nh\nEOF", "f\ni\nc\nb\ns\n1\n2\na\no\nh\n", 0},
 		{"echo flags", "echo -ne 'a\\tb\\n'; echo -n x; echo", "a\tb\nx\n", 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -68,8 +68,10 @@ func (e *Engine) vet(name, text string, pid int64) (string, *syntax.File, error)
 	}
 	text = apply(text, edits)
 	p, r = e.parser(text)
-	file, err = p.Parse(r, name)
-	return text, file, err
+	if file, err = p.Parse(r, name); err != nil {
+		return "", nil, fmt.Errorf("%s: this cannot be run here: %w", name, err)
+	}
+	return text, file, nil
 }
 
 // edit replaces a part of a script's text.
@@ -124,6 +126,11 @@ func inspect(file *syntax.File, pid int64, limit int) (edits []edit, deep bool) 
 			if n.Name != nil && replaced(n.Name.Value) {
 				at := int(n.Name.Pos().Offset())
 				edits = append(edits, edit{at, at, overridable})
+			}
+		case *syntax.Stmt:
+			if n.Background && n.Semicolon.IsValid() {
+				from, to := int(n.Pos().Offset()), int(n.Semicolon.Offset())+1
+				edits = append(edits, edit{from, from, quote(direct+"job") + "; "}, edit{to, to, " " + quote(direct+"jobbed") + "; "})
 			}
 		case *syntax.Word:
 			if from, to, home, ok := tilde(n); ok {

@@ -33,6 +33,8 @@ type unit struct {
 	alarm  atomic.Bool // a signal waits, or one is ending the shell
 	inExit atomic.Bool // the EXIT trap runs
 
+	jobKilled atomic.Bool // some job was
+
 	mu       sync.Mutex
 	traps    map[string]string // by signal name, EXIT or ERR; "" ignores
 	pending  []killed
@@ -41,6 +43,7 @@ type unit struct {
 	texts    map[string]string
 	asked    map[string]bool // names that turned out to be functions
 	texted   int
+	jobs     []*job // by $!, from g1
 }
 
 // usage is the status of a shell that was called wrongly or cannot parse.
