@@ -20,6 +20,11 @@ func listCases() []Case {
 			Doc: "A host places work by the status and gives up all it had when an incarnation changes; one that is made anew on each call makes it forget running steps.",
 		},
 		{
+			ID: "W07-workers", Title: "the runtime reports its workers at once and goes on until it is told to stop; an unknown one is NotFound of a worker",
+			Rules: []int{14, 2}, Level: Must, Profile: Core, Run: runWorkers,
+			Doc: "A host that gets no snapshot has no worker; one that gets an end calls again, for ever.",
+		},
+		{
 			ID: "W10-list-filter", Title: "a filter passes what has all of its labels, and its id", Rules: []int{10}, Level: Must, Profile: Core, Run: runListFilter,
 			Doc: "Hosts find their own things by label. A filter that takes any label for all shows a host things of others, which it then reaps.",
 		},
@@ -70,6 +75,41 @@ func runStatus(ctx context.Context, c *C) {
 	if !slices.Equal(slices.Sorted(slices.Values(first.Features)), slices.Sorted(slices.Values(second.Features))) {
 		c.Errorf("a feature stays while its worker does", "features are %q and then %q", first.Features, second.Features)
 	}
+}
+
+func runWorkers(ctx context.Context, c *C) {
+	rt := c.suite.inst.Runtime
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	events := 0
+	err := rt.Workers(watching, func(e sdk.WorkerEvent) error {
+		events++
+		listed := slices.ContainsFunc(e.Workers, func(w sdk.WorkerInfo) bool { return w.Name == c.suite.name })
+		switch {
+		case events > 1:
+		case e.Kind != sdk.WorkerSnapshot:
+			c.Errorf("the snapshot comes first", "the first event is of kind %d", e.Kind)
+		case !listed:
+			c.Errorf("a snapshot holds all workers", "worker %q is not in it", c.suite.name)
+		}
+		cancel()
+		return nil
+	})
+	if !isCanceled(err) {
+		c.Errorf("Workers goes on until its context ends, and says so", "Workers ended with %s", describe(err))
+	}
+	if events == 0 {
+		c.Errorf("the snapshot comes at once", "Workers ended without an event")
+	}
+	if err := rt.Workers(ctx, func(sdk.WorkerEvent) error { return callerError{} }); err != (callerError{}) {
+		c.Errorf("errors of the caller's own callback come back unchanged", "Workers: got %s", describe(err))
+	}
+	w, err := rt.Worker(string(c.ContainerID()))
+	if err == nil { // the plugin is another process: the first call tells
+		_, err = w.Status(ctx)
+		w.Close()
+	}
+	c.WantNotFound(err, sdk.KindWorker, "a host must tell a worker that is gone from one that is away", "a worker that was never reported")
 }
 
 func runListFilter(ctx context.Context, c *C) {

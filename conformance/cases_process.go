@@ -66,6 +66,11 @@ func processCases() []Case {
 			Doc: "After a restart a host knows nothing else.",
 		},
 		{
+			ID: "P22-max-processes", Title: "a container takes 4,096 processes and refuses the next with the reason processes", Rules: []int{6}, Level: Must, Profile: Core, Run: runMaxProcesses,
+			Exclusive: true, Timeout: 15 * time.Minute,
+			Doc: "A tombstone for each is kept as long as the container lives: without a bound it grows for ever, and below the contract's bound a host is refused what it was promised.",
+		},
+		{
 			ID: "X01-codes", Title: "all exit codes from 0 to 255 come as they are", Rules: []int{6}, Level: Must, Profile: Core, Run: runCodes, Timeout: 2 * time.Minute,
 			Doc: "Codes above 127 are codes too.",
 		},
@@ -376,4 +381,32 @@ func runKillAtOnce(ctx context.Context, c *C) {
 			c.Errorf("KILL always kills", "killed right after its start: got %s, want code 137 (signalled by KILL)", exitText(e))
 		}
 	})
+}
+
+func runMaxProcesses(ctx context.Context, c *C) {
+	if c.Short {
+		c.end(Skipped, "it takes long")
+	}
+	id := c.Container(ctx)
+	first := c.Start(ctx, id, c.Commands.Exit(3))
+	c.WantExit(c.Follow(ctx, id, first), 3, "the first process")
+	c.Each(ctx, sdk.MaxProcesses-1, 8, func(ctx context.Context, i int) {
+		if !c.Failed() {
+			c.Exec(ctx, id, c.Commands.Exit(0))
+		}
+	})
+	if c.Failed() {
+		return
+	}
+	one := c.Spec(c.Commands.Exit(0))
+	err := c.W.StartProcess(ctx, id, one)
+	c.WantReason(err, sdk.FailedPrecondition, sdk.ReasonProcesses, "the bound is the contract's, and said as such", "starting process %d", sdk.MaxProcesses+1)
+	infos, err := c.W.ListProcesses(ctx, id)
+	c.OK(err, "listing processes")
+	if len(infos) != sdk.MaxProcesses {
+		c.Errorf("all are kept as long as the container lives", "%d processes are listed, want %d", len(infos), sdk.MaxProcesses)
+	}
+	if i, ok := c.Process(ctx, id, first); !ok || i.Exit == nil || i.Exit.Code != 3 {
+		c.Errorf("an exit is kept as long as the container lives", "the first process: listed %v, %s, want code 3", ok, exitText(i.Exit))
+	}
 }

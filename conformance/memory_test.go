@@ -38,10 +38,13 @@ func memoryTarget(rt sdk.Runtime) Target {
 	return target
 }
 
-func options() Options { return Options{Short: testing.Short()} }
+// Long loops look for faults of the runtime, and run on it bare; on the ways to it the short ones do.
+func bareOptions() Options { return Options{Short: testing.Short()} }
+
+func options() Options { return Options{Short: true} }
 
 func TestMemoryBare(t *testing.T) {
-	Run(t, memoryTarget(bareMemory(t)), options())
+	Run(t, memoryTarget(bareMemory(t)), bareOptions())
 }
 
 func TestMemoryOverRPC(t *testing.T) {

@@ -16,6 +16,7 @@ type watch struct {
 	exited bool
 	ended  bool
 	next   sdk.Position // where the next record must begin
+	taken  int64
 }
 
 func (w *watch) enter(what string) (ok bool) {
@@ -94,6 +95,10 @@ func (w *watch) wrap(f sdk.Follow) sdk.Follow {
 			return
 		}
 		defer w.leave()
+		if n < w.taken {
+			w.c.violation(7, "Taken counts all bytes that were taken: a follower forgets what lies before", "Taken says %d after %d", n, w.taken)
+		}
+		w.taken = n
 		if f.Taken != nil {
 			f.Taken(n)
 		}

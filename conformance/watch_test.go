@@ -45,9 +45,10 @@ func TestWatch(t *testing.T) {
 			f.Exit(sdk.Exit{Reason: sdk.ExitSignalled, Signal: sdk.KILL})
 		}},
 		"reason missing": {6, func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Exit(sdk.Exit{}) }},
+		"taken back":     {7, func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Taken(5); f.Taken(4) }},
 		"two at once": {5, func(f sdk.Follow) {
 			f.Opened(sdk.Opened{})
-			f.Taken(-1) // calls Output from inside
+			f.Taken(1) // calls Output from inside
 		}},
 	} {
 		t.Run(what, func(t *testing.T) {
@@ -55,17 +56,20 @@ func TestWatch(t *testing.T) {
 				tt.play(f)
 				return nil
 			}}
-			var inner sdk.Follow
+			var inner sdk.Follow // of "two at once"
 			r := execute(t, f, Options{}, probe("case", func(ctx context.Context, c *C) {
-				own := sdk.Follow{Taken: func(int64) { inner.Output([]sdk.Record{record(3, "a")}) }}
-				g := c.W.(guard)
-				w := &watch{c: c, next: 3}
-				inner = w.wrap(own)
+				own := sdk.Follow{Taken: func(int64) {
+					if inner.Output != nil {
+						inner.Output([]sdk.Record{record(3, "a")})
+					}
+				}}
 				if what == "two at once" {
+					w := &watch{c: c, next: 3}
+					inner = w.wrap(own)
 					tt.play(inner)
 					return
 				}
-				g.FollowProcess(ctx, "c", "p", 3, own)
+				c.W.FollowProcess(ctx, "c", "p", 3, own)
 			})).result(t, "case")
 			if tt.rule == 0 {
 				if r.Status != Pass {
