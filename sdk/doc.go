@@ -63,7 +63,7 @@
 //     that it makes.
 //  11. Paths in mounts are absolute when they come to a plugin; the host has resolved them. Paths inside a volume are
 //     relative, slash-separated and never leave it.
-//  12. Times that a plugin reports are for display only.
+//  12. Times that a plugin reports are for display only. The zero time is unknown.
 //  13. Secrets. Environment comes with StartProcess only; it is never stored, logged, or put into an error.
 //  14. Errors are of a closed set of classes ([Class]); errors.Is works on both sides of the wire. Errors of the caller's
 //     own reader, writer or callback come back unchanged, and those of the context as context.Canceled or
@@ -78,5 +78,7 @@
 // # Concurrency
 //
 // Every method of every interface here may be called from many goroutines at once. Callbacks of one call are made one
-// after another, from whatever goroutine, and never after the call has returned.
+// after another, from whatever goroutine, and never after the call has returned. Specs, filters and what is in them belong to the
+// caller and are not changed; what a plugin keeps of their slices and maps it copies. What a call returns or hands to a
+// callback belongs to whoever gets it, but for [Record.Data].
 package sdk

@@ -66,16 +66,17 @@ type Opened struct {
 type Follow struct {
 	// Opened is called once, before anything else.
 	Opened func(Opened) error
-	// Output delivers at least one record.
+	// Output delivers at least one record. The first of all begins at the position that was asked for, or is a gap from there.
 	Output func([]Record) error
-	// Taken tells how many bytes of stdin the keeper has taken in all.
+	// Taken tells how many bytes of stdin the keeper has taken in all, from the start of the process on. It may skip values.
 	Taken func(total int64)
-	// Exit is called once, after the last record.
+	// Exit is called once, after the last record, and never for a process that was abandoned.
 	Exit func(Exit) error
 
 	// Acks says that all before the position is stored for good. Cumulative; smaller values and those beyond what was
-	// delivered are ignored. The runtime receives from it until the call returns. The caller may close it when there will
-	// be no more. With nil Acks all that Output returned nil for counts as acknowledged.
+	// delivered are ignored. The runtime receives from it until the call returns, and nobody afterwards: the sender needs another
+	// way out. The caller may close it when there will be no more; if the last position is not acknowledged by then, the call may
+	// go on until ctx ends. With nil Acks all that Output returned nil for counts as acknowledged.
 	Acks <-chan Position
 
 	// Stdin is what to feed to the process, from Opened.StdinTaken on: the runtime does not read it before Opened has

@@ -9,7 +9,7 @@ type PeerStreamer interface {
 	// once, for at most ten minutes.
 	PeerTicket(ctx context.Context, dst VolumeID, in StreamIn) (PeerTicket, error)
 	// PeerSend sends a sealed volume to where the ticket says, and returns once the far end has it whole. Cancelling ctx
-	// stops both ends.
+	// stops both ends. After an error the content of the receiving volume is undefined.
 	PeerSend(ctx context.Context, src VolumeID, out StreamOut, ticket PeerTicket) error
 }
 
@@ -18,7 +18,7 @@ const MaxTicketBytes = 64 << 10
 
 // PeerTicket is a right to send to a worker, opaque to the host.
 type PeerTicket struct {
-	Protocol string
-	Zone     string
-	Data     []byte // at most MaxTicketBytes
+	Protocol string // of the receiving worker; who does not speak it does not send
+	Zone     string // of the receiving worker, as its Status.Zone
+	Data     []byte // at most MaxTicketBytes; may hold a secret, so it is never logged or put into an error
 }

@@ -13,7 +13,7 @@ type Runtime interface {
 	Workers(ctx context.Context, emit func(WorkerEvent) error) error
 
 	// Worker gives the worker of that name. It is local: no call leaves the plugin. A name that Workers never
-	// reported is NotFound of a worker: at once, or, where the plugin is another process, from the worker's first call. The
+	// reported is NotFound of a [KindWorker]: at once, or, where the plugin is another process, from the worker's first call. The
 	// host closes what it got.
 	Worker(name string) (Worker, error)
 }
@@ -23,8 +23,8 @@ type WorkerInfo struct {
 	Name       string            // the worker block's name, or name/<node>
 	Platform   string            // such as "linux" or "memory"; the block's platform overrides it
 	Team       string            // empty: shared by all; the block's team overrides it
-	Tags       []string          // the block's tags are added
-	Attributes map[string]string // for display and explanation only
+	Tags       []string          // the block's tags are added; may be nil
+	Attributes map[string]string // for display and explanation only; may be nil
 	Ephemeral  bool              // forgotten by the host once away for long
 }
 

@@ -4,7 +4,8 @@ import "context"
 
 // UsageReporter is a worker that can measure containers. Named by [FeatureUsageReport].
 type UsageReporter interface {
-	// ContainerUsage tells what a container uses now. Fields that cannot be measured are zero.
+	// ContainerUsage tells what a container uses now. Fields that cannot be measured are zero. A missing container is NotFound of a
+	// container.
 	ContainerUsage(ctx context.Context, id ContainerID) (Usage, error)
 }
 
@@ -16,7 +17,7 @@ type Usage struct {
 	PIDs        int64 // now
 }
 
-// ContainerUsage asks the worker, and is Unsupported where it cannot.
+// ContainerUsage asks the worker, and is Unsupported where its type cannot.
 func ContainerUsage(ctx context.Context, w Worker, id ContainerID) (Usage, error) {
 	r, ok := w.(UsageReporter)
 	if !ok {

@@ -9,8 +9,11 @@ import (
 // Worker is one place where containers run, with one store of volumes. Each method is one call on the wire, flat and
 // keyed by ids that the host chose. Its type may implement further abilities: [Resizer], [PeerStreamer], [FileReader],
 // [UsageReporter].
+//
+// A volume, container or process that a call names and that is not there is NotFound of that kind, but destroying it is a success.
+// Callbacks are never nil unless a method says so; emit may be called no times at all.
 type Worker interface {
-	// Status tells how the worker is. A server that is away is not an error: it is a Status with Health [Away] and a
+	// Status tells how the worker is, features and encodings without repetition. A server that is away is not an error: it is a Status with Health [Away] and a
 	// Reason that names it. An error means that the plugin itself failed.
 	Status(ctx context.Context) (Status, error)
 
@@ -38,8 +41,9 @@ type Worker interface {
 	// result is thrown away.
 	StreamIn(ctx context.Context, id VolumeID, in StreamIn, r io.Reader) error
 
-	// StreamOut packs a path of a volume as a tar archive into w. A path that is not there is NotFound of a file, before
-	// anything is written.
+	// StreamOut packs a path of a volume, open or sealed, as a tar archive into w. A path that is not there is NotFound of a file,
+	// before anything is written; an encoding that the worker does not name is Invalid with [ReasonEncoding], here and in StreamIn.
+	// An error of w comes back unchanged. Only nil means that w has the whole archive; after an error it has a part or nothing.
 	StreamOut(ctx context.Context, id VolumeID, out StreamOut, w io.Writer) error
 
 	// CreateContainer makes a container in which processes can start. Idempotent by token; it may take minutes (images,
@@ -55,21 +59,26 @@ type Worker interface {
 	DestroyContainer(ctx context.Context, id ContainerID) error
 
 	// StartProcess starts one command. It returns once the process is recorded as started. Idempotent by token: an id and
-	// token that ran never runs again (rule 3).
+	// token that ran never runs again (rule 3); the call then succeeds whether the process still runs or not. A container that is
+	// half made is FailedPrecondition with [ReasonCreating].
 	StartProcess(ctx context.Context, container ContainerID, spec ProcessSpec) error
 
-	// ListProcesses tells all processes of a container from the container's own record.
+	// ListProcesses tells all processes of a container, ended ones too, from the container's own record, in any order. They are at
+	// most [MaxProcesses]; none may be nil or an empty slice.
 	ListProcesses(ctx context.Context, container ContainerID) ([]ProcessInfo, error)
 
 	// FollowProcess delivers the journal of a process from a position on, takes its stdin, and ends after the exit was
-	// delivered and the last position acknowledged; or when ctx ends, or a callback fails, or a newer follower comes. See
-	// [Follow] and rules 5 to 7.
+	// delivered and the last position acknowledged, with nil; or when ctx ends, or a callback fails, or a newer follower comes. To
+	// follow from a position acknowledges all before it. A position that is negative or beyond the journal's end is Invalid with
+	// [ReasonSpec]. See [Follow] and rules 5 to 7.
 	FollowProcess(ctx context.Context, container ContainerID, process ProcessID, from Position, follow Follow) error
 
-	// SignalProcess sends a signal (rule 8). A signal outside [Signals] is Invalid.
+	// SignalProcess sends a signal (rule 8). A signal outside [Signals] is Invalid with [ReasonSignal]. Not idempotent: after an error it
+	// may have been sent.
 	SignalProcess(ctx context.Context, container ContainerID, process ProcessID, signal Signal) error
 
-	// Close frees what this handle holds. Containers and processes go on. Idempotent.
+	// Close frees what this handle holds. Containers and processes go on. Idempotent. Whoever closes waits for the other calls on
+	// this handle first, and makes none afterwards.
 	Close() error
 }
 
@@ -106,10 +115,10 @@ type Status struct {
 	ContainerIncarnation string
 	VolumeIncarnation    string
 
-	Features  []Feature // what this worker can do beyond the required
+	Features  []Feature // what this worker can do beyond the required, in any order
 	Capacity  Resources // what there is; zero fields are unlimited or unknown
-	Used      Resources // what is taken
-	Encodings []string  // of tar streams, best first; [EncodingRaw] and names such as "gzip", "zstd"
+	Used      Resources // what is taken; zero fields are nothing or unknown
+	Encodings []string  // of tar streams, best first; [EncodingRaw] is always one, others are such as "gzip", "zstd"
 	Zone      string    // workers in one zone can stream to each other; empty: none
 }
 
@@ -126,7 +135,8 @@ type Resources struct {
 	Volumes     int64
 }
 
-// Filter selects things in a list. All that is set must match; the zero Filter matches everything.
+// Filter selects things in a list. All that is set must match; the zero Filter matches everything. A label without a value in the
+// filter matches only things that have that label, with an empty value.
 type Filter struct {
 	ID     string            // that one thing
 	Labels map[string]string // each label with exactly that value
