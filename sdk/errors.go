@@ -45,39 +45,39 @@ type Reason string
 // The reasons of the contract.
 const (
 	// With Invalid.
-	ReasonSpec               Reason = "spec"
-	ReasonPath               Reason = "path"
-	ReasonImage              Reason = "image"
-	ReasonArchive            Reason = "archive"
-	ReasonEncoding           Reason = "encoding"
-	ReasonSignal             Reason = "signal"
-	ReasonConfig             Reason = "config"
-	ReasonTooLarge           Reason = "too-large"
-	ReasonUserNotFound       Reason = "user-not-found"
-	ReasonExecutableNotFound Reason = "executable-not-found"
-	ReasonNotExecutable      Reason = "not-executable"
+	ReasonSpec               Reason = "spec"                 // a field of a spec or another argument
+	ReasonPath               Reason = "path"                 // a path: relative or absolute where it must not be, leaving its volume, or of the wrong kind of file
+	ReasonImage              Reason = "image"                // the image cannot be used
+	ReasonArchive            Reason = "archive"              // damaged, or it leaves the volume
+	ReasonEncoding           Reason = "encoding"             // not one of Status.Encodings
+	ReasonSignal             Reason = "signal"               // not one of Signals
+	ReasonConfig             Reason = "config"               // settings in the operator's file
+	ReasonTooLarge           Reason = "too-large"            // can never fit
+	ReasonUserNotFound       Reason = "user-not-found"       // ProcessSpec.User is not in the container
+	ReasonExecutableNotFound Reason = "executable-not-found" // ProcessSpec.Path is not in the container
+	ReasonNotExecutable      Reason = "not-executable"       // it is there, but cannot be run
 
 	// With FailedPrecondition.
-	ReasonAbandoned  Reason = "abandoned"
-	ReasonSuperseded Reason = "superseded"
-	ReasonOutputGap  Reason = "output-gap" // Error.Position is the first one kept
-	ReasonInUse      Reason = "in-use"
-	ReasonSealed     Reason = "sealed"
-	ReasonNotSealed  Reason = "not-sealed"
-	ReasonCreating   Reason = "creating" // the container or volume is half made
-	ReasonProcesses  Reason = "processes"
+	ReasonAbandoned  Reason = "abandoned"   // nobody is left to write the exit
+	ReasonSuperseded Reason = "superseded"  // a newer follower has taken over
+	ReasonOutputGap  Reason = "output-gap"  // Error.Position is the first one kept
+	ReasonInUse      Reason = "in-use"      // a process lives in a container that mounts the volume writable
+	ReasonSealed     Reason = "sealed"      // the volume is never written again
+	ReasonNotSealed  Reason = "not-sealed"  // only a sealed volume will do
+	ReasonCreating   Reason = "creating"    // the container or volume is half made
+	ReasonProcesses  Reason = "processes"   // the container has had MaxProcesses
 	ReasonDead       Reason = "dead"        // the container's keeper is gone for good
 	ReasonRecordLost Reason = "record-lost" // and its record of processes cannot be read
 
 	// With Exhausted.
-	ReasonStorage Reason = "storage"
-	ReasonMemory  Reason = "memory"
+	ReasonStorage Reason = "storage" // no room for data
+	ReasonMemory  Reason = "memory"  // no memory for one more container
 
 	// With Unavailable.
 	ReasonPluginGone Reason = "plugin-gone" // the plugin's process or connection went away under the call
 
 	// With Internal.
-	ReasonPanic Reason = "panic"
+	ReasonPanic Reason = "panic" // the plugin's method panicked; its log has the stack
 )
 
 // Error makes a Reason a target of errors.Is.
