@@ -5,7 +5,8 @@ import (
 	"hash/crc32"
 	"io"
 	"sync"
-	"sync/atomic"
+
+	"google.golang.org/grpc/mem"
 
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/internal/pb"
@@ -41,38 +42,24 @@ func (s *sum) check(t *pb.Trailer) error {
 	return sdk.NewInternal(nil, "the stream was damaged: %d bytes with checksum %08x came, %d with %08x were sent", s.bytes, s.crc, t.Bytes, t.Crc32C)
 }
 
-// buffers keeps chunk-sized buffers between streams.
-type buffers struct{ pool sync.Pool }
-
-func (b *buffers) get() []byte {
-	if p, ok := b.pool.Get().(*[]byte); ok {
-		return (*p)[:0]
-	}
-	return make([]byte, 0, chunkSize)
-}
-
-func (b *buffers) put(p []byte) { b.pool.Put(&p) }
-
-// chunkWriter cuts what is written into chunks. One buffer fills while the other is being sent, and a chunk is sent as soon
-// as the one before is out, however full it is: nothing that was written waits for more. Its send gets a buffer that is
-// used again once send has returned, which holds because gRPC's own codec has copied it by then. A codec that passes
-// buffers through has to change this type and chunkReader, nothing else.
+// chunkWriter cuts what is written into chunks. One buffer fills while the others are being sent, and a chunk is sent as soon
+// as send has returned from the one before, however full it is: nothing that was written waits for more. How many bytes
+// are on their way is for send to bound.
 type chunkWriter struct {
-	send func([]byte) error
-	pool *buffers
+	send func(mem.Buffer) error // the bytes are send's
+	pool mem.BufferPool
 	sum  sum
 	done chan struct{} // closed when the sending goroutine has ended
 
 	mu     sync.Mutex
 	change sync.Cond
-	fill   []byte
-	spare  []byte
+	fill   *[]byte // nil: nothing was written since the last chunk
 	closed bool
 	err    error
 }
 
-func newChunkWriter(pool *buffers, send func([]byte) error) *chunkWriter {
-	w := &chunkWriter{send: send, pool: pool, sum: newSum(), done: make(chan struct{}), fill: pool.get(), spare: pool.get()}
+func newChunkWriter(pool mem.BufferPool, send func(mem.Buffer) error) *chunkWriter {
+	w := &chunkWriter{send: send, pool: pool, sum: newSum(), done: make(chan struct{})}
 	w.change.L = &w.mu
 	go w.run()
 	return w
@@ -86,58 +73,115 @@ func (w *chunkWriter) run() {
 		if chunk == nil {
 			return
 		}
-		w.sum.add(chunk)
-		err := w.send(chunk)
-		w.mu.Lock()
-		w.spare = chunk[:0]
-		if err != nil && w.err == nil {
-			w.err = err
+		w.sum.add(chunk.ReadOnlyData())
+		if err := w.send(chunk); err != nil {
+			w.fail(err)
 		}
-		w.change.Broadcast()
-		w.mu.Unlock()
 	}
 }
 
-func (w *chunkWriter) next() []byte {
+func (w *chunkWriter) next() mem.Buffer {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for len(w.fill) == 0 && !w.closed && w.err == nil {
+	for w.fill == nil && !w.closed && w.err == nil {
 		w.change.Wait()
 	}
-	if w.err != nil || len(w.fill) == 0 {
+	if w.err != nil || w.fill == nil {
 		return nil
 	}
-	chunk := w.fill
-	w.fill, w.spare = w.spare, nil
+	full := w.fill
+	w.fill = nil
 	w.change.Broadcast()
-	return chunk
+	if len(*full) > frameSize {
+		return mem.NewBuffer(full, w.pool)
+	}
+	// Many small chunks may be on their way, and none is to hold a large buffer.
+	defer w.pool.Put(full)
+	return mem.Copy(*full, w.pool)
 }
 
-// Write blocks while both buffers are full. It fails once the receiver is gone.
+// usable is the reason why nothing can be written any more.
+func (w *chunkWriter) usable() error {
+	if w.err == nil && w.closed {
+		return fmt.Errorf("write after the end of the stream: %w", io.ErrClosedPipe)
+	}
+	return w.err
+}
+
+// Write blocks while the buffer is full. It fails once the receiver is gone.
 func (w *chunkWriter) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	n := 0
 	for {
-		if w.err != nil {
-			return n, w.err
-		}
-		if w.closed {
-			return n, fmt.Errorf("write after the end of the stream: %w", io.ErrClosedPipe)
+		if err := w.usable(); err != nil {
+			return n, err
 		}
 		if n == len(p) {
 			return n, nil
 		}
-		room := chunkSize - len(w.fill)
-		if room == 0 {
+		if w.fill == nil {
+			w.fill = w.pool.Get(chunkSize)
+			*w.fill = (*w.fill)[:0]
+		}
+		have := len(*w.fill)
+		if have == chunkSize {
 			w.change.Wait()
 			continue
 		}
-		part := p[n:min(n+room, len(p))]
-		w.fill = append(w.fill, part...)
+		part := p[n:min(n+chunkSize-have, len(p))]
+		*w.fill = append(*w.fill, part...)
 		n += len(part)
-		w.change.Broadcast()
+		if have == 0 {
+			w.change.Broadcast()
+		}
 	}
+}
+
+// ReadFrom writes what r gives until its end. Large pieces are read into what is sent, without a copy in between.
+func (w *chunkWriter) ReadFrom(r io.Reader) (int64, error) {
+	total := int64(0)
+	buf := w.pool.Get(chunkSize)
+	defer func() { w.pool.Put(buf) }()
+	for {
+		*buf = (*buf)[:chunkSize]
+		n, err := r.Read(*buf)
+		*buf = (*buf)[:n]
+		var broken error
+		if n > frameSize {
+			broken = w.hand(buf)
+			if broken == nil {
+				buf = w.pool.Get(chunkSize)
+			}
+		} else {
+			_, broken = w.Write(*buf)
+		}
+		if broken != nil {
+			return total, broken
+		}
+		total += int64(n)
+		if err == io.EOF {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+}
+
+// hand makes a full buffer the next chunk, which is the writer's then unless there is an error.
+func (w *chunkWriter) hand(full *[]byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.fill != nil && w.usable() == nil {
+		w.change.Wait()
+	}
+	if err := w.usable(); err != nil {
+		return err
+	}
+	w.fill = full
+	w.change.Broadcast()
+	return nil
 }
 
 // finish sends what is left and gives the trailer. It must be called once, by the owner; no write succeeds after it.
@@ -167,50 +211,59 @@ func (w *chunkWriter) end(err error) {
 	<-w.done
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.spare != nil {
-		w.pool.put(w.spare)
-		w.pool.put(w.fill)
-		w.spare, w.fill = nil, nil
+	if w.fill != nil {
+		w.pool.Put(w.fill)
+		w.fill = nil
 	}
 }
 
 // chunkReader puts a stream of chunks together again. It yields io.EOF only after a trailer that fits.
 type chunkReader struct {
-	recv   func() (frame, error)
-	sum    sum
-	rest   []byte
-	err    error // sticky
-	closed atomic.Bool
+	recv func() (frame, error)
+	sum  sum
+	err  error // sticky
+
+	mu     sync.Mutex
+	rest   mem.BufferSlice // of the last chunk
+	closed bool
 }
 
 func newChunkReader(recv func() (frame, error)) *chunkReader {
 	return &chunkReader{recv: recv, sum: newSum()}
 }
 
-// next gives the bytes of the next chunk that is not empty. They are the caller's.
-func (r *chunkReader) next() ([]byte, error) {
-	if r.closed.Load() {
-		return nil, fmt.Errorf("read after the end of the call: %w", io.ErrClosedPipe)
-	}
-	if len(r.rest) > 0 {
-		data := r.rest
-		r.rest = nil
-		return data, nil
-	}
-	for r.err == nil {
+// fetch receives until there are bytes in rest.
+func (r *chunkReader) fetch() error {
+	for {
+		r.mu.Lock()
+		there, closed := len(r.rest) > 0, r.closed
+		r.mu.Unlock()
+		switch {
+		case closed:
+			return errLateRead()
+		case there:
+			return nil
+		case r.err != nil:
+			return r.err
+		}
 		data, err := r.step()
 		if err != nil {
 			r.err = err
-			break
+			continue
 		}
-		if len(data) > 0 {
-			return data, nil
+		r.mu.Lock()
+		if r.closed {
+			data.Free()
+		} else {
+			r.rest = data
 		}
+		r.mu.Unlock()
 	}
-	return nil, r.err
 }
 
-func (r *chunkReader) step() ([]byte, error) {
+func errLateRead() error { return fmt.Errorf("read after the end of the call: %w", io.ErrClosedPipe) }
+
+func (r *chunkReader) step() (mem.BufferSlice, error) {
 	f, err := r.recv()
 	switch {
 	case err == io.EOF:
@@ -224,11 +277,27 @@ func (r *chunkReader) step() ([]byte, error) {
 		return nil, io.EOF
 	case f.abort != nil:
 		return nil, sdk.NewInternal(nil, "the sender's source failed after %d bytes: %s", r.sum.bytes, f.abort.Message)
-	case len(f.data) > maxChunkSize:
-		return nil, sdk.NewInternal(nil, "a chunk of %d bytes came; at most %d are taken", len(f.data), maxChunkSize)
 	}
-	r.sum.add(f.data)
+	if n := f.data.Len(); n > maxChunkSize {
+		f.data.Free()
+		return nil, sdk.NewInternal(nil, "a chunk of %d bytes came; at most %d are taken", n, maxChunkSize)
+	}
+	for _, b := range f.data {
+		r.sum.add(b.ReadOnlyData())
+	}
 	return f.data, nil
+}
+
+// take gives the first buffer of rest, which is the caller's then; nil if there is none.
+func (r *chunkReader) take() mem.Buffer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.rest) == 0 {
+		return nil
+	}
+	b := r.rest[0]
+	r.rest = r.rest[1:]
+	return b
 }
 
 // Read is for one goroutine at a time.
@@ -236,33 +305,47 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	data, err := r.next()
-	if err != nil {
+	if err := r.fetch(); err != nil {
 		return 0, err
 	}
-	n := copy(p, data)
-	r.rest = data[n:]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return 0, errLateRead()
+	}
+	n := 0
+	for n < len(p) && len(r.rest) > 0 {
+		var part int
+		part, r.rest[0] = mem.ReadUnsafe(p[n:], r.rest[0])
+		if n += part; r.rest[0] == nil {
+			r.rest = r.rest[1:]
+		}
+	}
 	return n, nil
 }
 
-// WriteTo spares io.Copy its buffer.
+// WriteTo spares io.Copy its buffer. What w gets is only for the time of its Write, as ever.
 func (r *chunkReader) WriteTo(w io.Writer) (int64, error) {
 	var total int64
 	for {
-		data, err := r.next()
+		err := r.fetch()
 		if err == io.EOF {
 			return total, nil
 		}
 		if err != nil {
 			return total, err
 		}
-		n, err := w.Write(data)
-		total += int64(n)
-		if err == nil && n < len(data) {
-			err = io.ErrShortWrite
-		}
-		if err != nil {
-			return total, err
+		for b := r.take(); b != nil; b = r.take() {
+			data := b.ReadOnlyData()
+			n, err := w.Write(data)
+			if err == nil && n < len(data) {
+				err = io.ErrShortWrite
+			}
+			b.Free()
+			total += int64(n)
+			if err != nil {
+				return total, err
+			}
 		}
 	}
 }
@@ -277,14 +360,15 @@ func (r *chunkReader) failure() error {
 
 // drain reads the rest: an archive may end before its stream does.
 func (r *chunkReader) drain() error {
-	for {
-		if _, err := r.next(); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-	}
+	_, err := r.WriteTo(io.Discard)
+	return err
 }
 
-// close makes every later read fail. It may be called while another goroutine reads.
-func (r *chunkReader) close() { r.closed.Store(true) }
+// close frees what was not read and makes every later read fail. It may be called while another goroutine reads.
+func (r *chunkReader) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	r.rest.Free()
+	r.rest = nil
+}

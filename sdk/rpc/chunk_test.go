@@ -8,6 +8,7 @@ import (
 	"io"
 	"testing"
 
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/slipway-run/slipway/sdk/internal/pb"
@@ -90,7 +91,7 @@ func FuzzChunks(f *testing.F) {
 
 func TestChunkWriterTellsItsReceiversEnd(t *testing.T) {
 	gone := errors.New("gone")
-	w := newChunkWriter(&buffers{}, func([]byte) error { return gone })
+	w := newChunkWriter(&buffers{}, func(b mem.Buffer) error { b.Free(); return gone })
 	defer w.abandon(nil)
 	var err error
 	for err == nil {
@@ -105,7 +106,7 @@ func TestChunkWriterTellsItsReceiversEnd(t *testing.T) {
 }
 
 func TestChunkWriterAfterItsEnd(t *testing.T) {
-	w := newChunkWriter(&buffers{}, func([]byte) error { return nil })
+	w := newChunkWriter(&buffers{}, func(b mem.Buffer) error { b.Free(); return nil })
 	if _, err := w.finish(); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/experimental"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
@@ -28,11 +30,11 @@ type DialOptions struct {
 
 // Client is a host's side of one plugin. All its methods may be called from many goroutines.
 type Client struct {
-	conns   []*grpc.ClientConn
-	plugin  pb.PluginClient
-	worker  pb.WorkerClient
-	data    pb.DataClient
-	buffers buffers
+	conns  []*grpc.ClientConn
+	plugin pb.PluginClient
+	worker pb.WorkerClient
+	data   pb.DataClient
+	pool   mem.BufferPool
 
 	life    context.Context // ends when the plugin is gone or the client closed
 	endLife context.CancelFunc
@@ -46,9 +48,13 @@ func Dial(ctx context.Context, addr net.Addr, opts DialOptions) (*Client, error)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	c := &Client{}
+	return dial(addr, opts, &buffers{})
+}
+
+func dial(addr net.Addr, opts DialOptions, pool mem.BufferPool) (*Client, error) {
+	c := &Client{pool: pool}
 	for range 2 {
-		conn, err := connect(addr)
+		conn, err := connect(addr, pool)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("dialling plugin at %s: %w", addr, err), c.closeConns())
 		}
@@ -67,7 +73,7 @@ func Dial(ctx context.Context, addr net.Addr, opts DialOptions) (*Client, error)
 	return c, nil
 }
 
-func connect(addr net.Addr) (*grpc.ClientConn, error) {
+func connect(addr net.Addr, pool mem.BufferPool) (*grpc.ClientConn, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, addr.Network(), addr.String())
@@ -79,7 +85,8 @@ func connect(addr net.Addr) (*grpc.ClientConn, error) {
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2,
 			MaxDelay: time.Second}, MinConnectTimeout: 5 * time.Second}),
 		grpc.WithDisableServiceConfig(),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newCodec())),
+		experimental.WithBufferPool(pool),
 	)
 }
 

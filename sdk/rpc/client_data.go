@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -28,7 +29,7 @@ func (w *worker) StreamIn(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn,
 		return w.c.fail(ctx, err, header)
 	}
 
-	out := newChunkWriter(&w.c.buffers, func(p []byte) error { return stream.Send(chunkIn(p)) })
+	out := newChunkWriter(w.c.pool, func(b mem.Buffer) error { return sendChunk(stream, b) })
 	src := newSource(r, func(src *source) { sendAll(stream, out, src) })
 	var resp pb.StreamInResponse
 	err = stream.RecvMsg(&resp)
@@ -80,9 +81,9 @@ func (w *worker) ReadFile(ctx context.Context, id sdk.VolumeID, path string, off
 }
 
 // receiveChunks makes a call that answers with chunks and writes them to dst, whose error is returned unchanged.
-func receiveChunks[Req proto.Message, M any](ctx context.Context, c *Client,
+func receiveChunks[Req proto.Message, M any, P message[M]](ctx context.Context, c *Client,
 	method func(context.Context, Req, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error), request Req, dst io.Writer,
-	frameOf func(*M) frame) error {
+	frameOf func(P) frame) error {
 	if err := checkSize(request); err != nil {
 		return err
 	}
@@ -93,16 +94,15 @@ func receiveChunks[Req proto.Message, M any](ctx context.Context, c *Client,
 		return c.fail(ctx, err, request)
 	}
 	var broken error // of the stream, not of its content
+	recv := receiver(stream, frameOf)
 	in := newChunkReader(func() (frame, error) {
-		m, err := stream.Recv()
-		if err != nil {
-			if err != io.EOF {
-				broken = err
-			}
-			return frame{}, err
+		f, err := recv()
+		if err != nil && err != io.EOF {
+			broken = err
 		}
-		return frameOf(m), nil
+		return f, err
 	})
+	defer in.close()
 	_, err = in.WriteTo(dst)
 	if broken != nil {
 		return c.fail(ctx, broken, request)

@@ -64,7 +64,7 @@ func (s *server) FollowProcess(stream followServer) error {
 	defer func() {
 		stopFeeding()
 		feeder.Wait()
-		f.endStdin(fmt.Errorf("read after the end of the call: %w", io.ErrClosedPipe))
+		f.endStdin(errLateRead())
 	}()
 
 	err = w.FollowProcess(ctx, sdk.ContainerID(h.Container), sdk.ProcessID(h.Process), sdk.Position(h.From), f.follow(out))

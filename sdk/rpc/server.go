@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/experimental"
+	"google.golang.org/grpc/mem"
 
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/internal/pb"
@@ -36,7 +38,7 @@ type server struct {
 	endLife context.CancelFunc
 	calls   *calls
 	handles *handles
-	buffers buffers
+	pool    mem.BufferPool
 	grace   time.Duration  // drainTime, but for tests
 	readers sync.WaitGroup // goroutines that a stream's end releases only after its handler has returned
 	begin   func()         // before each call, of whatever service
@@ -47,7 +49,7 @@ type server struct {
 }
 
 func newServer(info sdk.PluginInfo, log *slog.Logger) *server {
-	s := &server{info: info, log: log, calls: newCalls(), handles: newHandles(), grace: drainTime, begin: func() {}}
+	s := &server{info: info, log: log, pool: &buffers{}, calls: newCalls(), handles: newHandles(), grace: drainTime, begin: func() {}}
 	s.life, s.endLife = context.WithCancel(context.Background())
 	return s
 }
@@ -62,6 +64,8 @@ func (s *server) grpcServer(opts []grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(append(opts,
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxSendMsgSize(maxMessage),
+		grpc.ForceServerCodecV2(newCodec()),
+		experimental.BufferPool(s.pool),
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.stream),
 	)...)

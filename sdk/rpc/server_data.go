@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/mem"
 
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/internal/pb"
@@ -30,10 +31,7 @@ func (s *server) StreamIn(stream grpc.ClientStreamingServer[pb.StreamInRequest, 
 	}
 	defer release()
 
-	in := newChunkReader(func() (frame, error) {
-		r, err := stream.Recv()
-		return frameIn(r), err
-	})
+	in := newChunkReader(receiver(stream, frameIn))
 	defer in.close()
 	err = w.StreamIn(stream.Context(), sdk.VolumeID(h.Volume), sdk.StreamIn{Path: string(h.Path), Encoding: h.Encoding}, in)
 	if err == nil {
@@ -58,7 +56,7 @@ func (s *server) StreamOut(r *pb.StreamOutRequest, stream grpc.ServerStreamingSe
 	}
 	defer release()
 
-	out := newChunkWriter(&s.buffers, func(p []byte) error { return stream.Send(chunkOut(p)) })
+	out := newChunkWriter(s.pool, func(b mem.Buffer) error { return sendChunk(stream, b) })
 	defer out.abandon(io.ErrClosedPipe)
 	spec := sdk.StreamOut{Path: string(r.Path), Encoding: r.Encoding}
 	if err := w.StreamOut(stream.Context(), sdk.VolumeID(r.Volume), spec, out); err != nil {
@@ -88,7 +86,7 @@ func (s *server) ReadFile(r *pb.ReadFileRequest, stream grpc.ServerStreamingServ
 		return sdk.NewUnsupported(sdk.FeatureFileRead)
 	}
 
-	out := newChunkWriter(&s.buffers, func(p []byte) error { return stream.Send(chunkFile(p)) })
+	out := newChunkWriter(s.pool, func(b mem.Buffer) error { return sendChunk(stream, b) })
 	defer out.abandon(io.ErrClosedPipe)
 	if err := f.ReadFile(stream.Context(), sdk.VolumeID(r.Volume), string(r.Path), r.Offset, r.Length, out); err != nil {
 		return err

@@ -22,7 +22,7 @@ import (
 	"github.com/slipway-run/slipway/sdk/rpc/internal/testruntime"
 )
 
-func listen(t *testing.T) net.Listener {
+func listen(t testing.TB) net.Listener {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rpc")
 	if err != nil {
