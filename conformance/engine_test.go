@@ -434,3 +434,14 @@ func TestCatalogue(t *testing.T) {
 		}
 	}
 }
+
+func TestDroppedCasesHaveReasons(t *testing.T) {
+	for _, d := range Dropped() {
+		if _, ok := Find(d.ID); ok {
+			t.Errorf("%s is both dropped and there", d.ID)
+		}
+		if d.Title == "" || d.Why == "" || len(d.Rules) == 0 {
+			t.Errorf("%s lacks something", d.ID)
+		}
+	}
+}

@@ -74,10 +74,12 @@ func Crashed(rt sdk.Runtime) {
 type broken struct {
 	sdk.Worker
 
+	status           func(ctx context.Context) (sdk.Status, error)
 	createVolume     func(ctx context.Context, spec sdk.VolumeSpec) error
 	sealVolume       func(ctx context.Context, id sdk.VolumeID) error
 	destroyVolume    func(ctx context.Context, id sdk.VolumeID) error
 	listVolumes      func(ctx context.Context, f sdk.Filter, emit func(sdk.VolumeInfo) error) error
+	listContainers   func(ctx context.Context, f sdk.Filter, emit func(sdk.ContainerInfo) error) error
 	createContainer  func(ctx context.Context, spec sdk.ContainerSpec, progress func(sdk.Progress)) error
 	destroyContainer func(ctx context.Context, id sdk.ContainerID) error
 	startProcess     func(ctx context.Context, id sdk.ContainerID, spec sdk.ProcessSpec) error
@@ -99,6 +101,20 @@ func (b *broken) StreamOut(ctx context.Context, id sdk.VolumeID, out sdk.StreamO
 		return b.streamOut(ctx, id, out, w)
 	}
 	return b.Worker.StreamOut(ctx, id, out, w)
+}
+
+func (b *broken) Status(ctx context.Context) (sdk.Status, error) {
+	if b.status != nil {
+		return b.status(ctx)
+	}
+	return b.Worker.Status(ctx)
+}
+
+func (b *broken) ListContainers(ctx context.Context, f sdk.Filter, emit func(sdk.ContainerInfo) error) error {
+	if b.listContainers != nil {
+		return b.listContainers(ctx, f, emit)
+	}
+	return b.Worker.ListContainers(ctx, f, emit)
 }
 
 func (b *broken) CreateVolume(ctx context.Context, spec sdk.VolumeSpec) error {

@@ -43,6 +43,32 @@ func processMutants() []Mutant {
 			Killers: []string{"P20-start-once"}, breaks: doubleStart,
 		},
 		{
+			ID: "args-split", Doc: "arguments are split at their spaces",
+			Killers: []string{"P04-args-exact"}, breaks: specChanged(func(s *sdk.ProcessSpec) {
+				if len(s.Args) > 3 { // what comes after a script and its name
+					s.Args = append(slices.Clone(s.Args[:3]), strings.Fields(strings.Join(s.Args[3:], " "))...)
+				}
+			}),
+		},
+		{
+			ID: "env-leaks", Doc: "processes get a variable of the plugin's",
+			Killers: []string{"P16-env-hygiene"}, breaks: specChanged(func(s *sdk.ProcessSpec) {
+				s.Env = append(slices.Clone(s.Env), "SLIPWAY_PLUGIN=x")
+			}),
+		},
+		{
+			ID: "dir-ignored", Doc: "processes always begin in the container's directory",
+			Killers: []string{"P19-dir"}, breaks: specChanged(func(s *sdk.ProcessSpec) { s.Dir = "" }),
+		},
+		{
+			ID: "exited-unlisted", Doc: "processes that have ended are not listed",
+			Killers: []string{"P20-start-once", "P21-list"}, breaks: exitedUnlisted,
+		},
+		{
+			ID: "tombstone-lost", Doc: "an exit is told once",
+			Killers: []string{"A05-tombstone"}, breaks: follower(tombstoneLost),
+		},
+		{
 			ID: "killed-is-zero", Doc: "a process that a signal ended has exited with 0",
 			Killers: []string{"S11-signalled", "S12-kill-at-once"}, breaks: exitChanged(func(e *sdk.Exit) {
 				if e.Signal != "" {
@@ -170,6 +196,42 @@ func doubleStart(w sdk.Worker) sdk.Worker {
 			infos, err := w.ListProcesses(ctx, id)
 			return slices.DeleteFunc(infos, func(i sdk.ProcessInfo) bool { return strings.HasSuffix(string(i.ID), again) }), err
 		},
+	}
+}
+
+func specChanged(change func(*sdk.ProcessSpec)) func(sdk.Worker) sdk.Worker {
+	return func(w sdk.Worker) sdk.Worker {
+		return &broken{Worker: w, startProcess: func(ctx context.Context, id sdk.ContainerID, spec sdk.ProcessSpec) error {
+			change(&spec)
+			return w.StartProcess(ctx, id, spec)
+		}}
+	}
+}
+
+func exitedUnlisted(w sdk.Worker) sdk.Worker {
+	return &broken{Worker: w, listProcesses: func(ctx context.Context, id sdk.ContainerID) ([]sdk.ProcessInfo, error) {
+		infos, err := w.ListProcesses(ctx, id)
+		return slices.DeleteFunc(infos, func(i sdk.ProcessInfo) bool { return i.State == sdk.ProcessExited }), err
+	}}
+}
+
+func tombstoneLost(w sdk.Worker) followFunc {
+	var mu sync.Mutex
+	told := make(map[sdk.ProcessID]bool)
+	return func(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+		mu.Lock()
+		gone := told[p]
+		mu.Unlock()
+		if gone {
+			return sdk.NewNotFound(sdk.KindProcess, string(p))
+		}
+		err := w.FollowProcess(ctx, id, p, from, f)
+		if err == nil {
+			mu.Lock()
+			told[p] = true
+			mu.Unlock()
+		}
+		return err
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"sync"
+	"sync/atomic"
 
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -90,6 +91,22 @@ func thingMutants() []Mutant {
 		{
 			ID: "setuid-lost", Doc: "archives lose setuid, setgid and sticky bits",
 			Killers: []string{"F01-modes", "V06-clone-equal"}, breaks: setuidLost,
+		},
+		{
+			ID: "incarnation-per-call", Doc: "the incarnation is made anew on each call",
+			Killers: []string{"W06-status", "Q03-nothing-left"}, breaks: incarnationPerCall,
+		},
+		{
+			ID: "list-misses", Doc: "a list leaves out one thing in twenty",
+			Killers: []string{"W22-list-churn"}, breaks: listMisses,
+		},
+		{
+			ID: "caller-error-wrapped", Doc: "an error of the caller's reader or writer comes back in other words",
+			Killers: []string{"F23-caller-errors"}, breaks: callerErrorWrapped,
+		},
+		{
+			ID: "forgets-at-restart", Doc: "after its plugin was killed a worker lists nothing, under the same incarnation",
+			Killers: []string{"R01-kill-idle"}, breaks: forgetsAtRestart,
 		},
 		{
 			ID: "cancel-ignored", Doc: "a context that has ended ends no call",
@@ -251,3 +268,68 @@ func cancelIgnored(w sdk.Worker) sdk.Worker {
 		},
 	}
 }
+
+func incarnationPerCall(w sdk.Worker) sdk.Worker {
+	return &broken{Worker: w, status: func(ctx context.Context) (sdk.Status, error) {
+		s, err := w.Status(ctx)
+		s.VolumeIncarnation = string(sdk.NewToken())
+		return s, err
+	}}
+}
+
+func listMisses(w sdk.Worker) sdk.Worker {
+	var n atomic.Int64
+	return &broken{Worker: w, listVolumes: func(ctx context.Context, f sdk.Filter, emit func(sdk.VolumeInfo) error) error {
+		return w.ListVolumes(ctx, f, func(v sdk.VolumeInfo) error {
+			if n.Add(1)%20 == 0 {
+				return nil
+			}
+			return emit(v)
+		})
+	}}
+}
+
+func callerErrorWrapped(w sdk.Worker) sdk.Worker {
+	wrap := func(err error) error {
+		if err == nil {
+			return nil
+		}
+		return sdk.NewInternal(err, "streaming: %v", err)
+	}
+	return &broken{Worker: w,
+		streamIn: func(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn, r io.Reader) error {
+			return wrap(w.StreamIn(ctx, id, in, r))
+		},
+		streamOut: func(ctx context.Context, id sdk.VolumeID, out sdk.StreamOut, dst io.Writer) error {
+			return wrap(w.StreamOut(ctx, id, out, dst))
+		},
+	}
+}
+
+// forgetful lists nothing once it has crashed.
+type forgetful struct {
+	broken
+	crashed atomic.Bool
+}
+
+func forgetsAtRestart(w sdk.Worker) sdk.Worker {
+	b := &forgetful{}
+	b.broken = broken{Worker: w,
+		listVolumes: func(ctx context.Context, f sdk.Filter, emit func(sdk.VolumeInfo) error) error {
+			if b.crashed.Load() {
+				return nil
+			}
+			return w.ListVolumes(ctx, f, emit)
+		},
+		listContainers: func(ctx context.Context, f sdk.Filter, emit func(sdk.ContainerInfo) error) error {
+			if b.crashed.Load() {
+				return nil
+			}
+			return w.ListContainers(ctx, f, emit)
+		},
+	}
+	return b
+}
+
+// Crashed implements Crasher.
+func (b *forgetful) Crashed() { b.crashed.Store(true) }
