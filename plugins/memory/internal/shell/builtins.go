@@ -103,7 +103,7 @@ func assign(ctx context.Context, hc interp.HandlerContext, pairs ...string) erro
 
 func (u *unit) printf(ctx context.Context, hc interp.HandlerContext, args []string) error {
 	if len(args) < 2 || args[0] != "-v" {
-		return status(u.runTool(ctx, hc, "printf", args, hc))
+		return u.runBuiltin(ctx, hc, "printf", args)
 	}
 	if !syntax.ValidName(args[1]) {
 		return refuse(hc, 2, "printf: %q: not a valid identifier", args[1])
@@ -114,6 +114,19 @@ func (u *unit) printf(ctx context.Context, hc interp.HandlerContext, args []stri
 	code := u.runTool(ctx, hc, "printf", args[2:], to)
 	if err := assign(ctx, hc, args[1], b.String()); err != nil {
 		return err
+	}
+	return status(code)
+}
+
+// statusPipe is that of a builtin whose output nobody reads any more.
+const statusPipe = 141
+
+// runBuiltin runs a tool that is a builtin elsewhere. If nobody reads its
+// output any more, that ends the shell, as SIGPIPE would.
+func (u *unit) runBuiltin(ctx context.Context, hc interp.HandlerContext, name string, args []string) error {
+	code := u.runTool(ctx, hc, name, args, hc)
+	if code == statusPipe {
+		return hc.Builtin(ctx, []string{"exit", strconv.Itoa(code)})
 	}
 	return status(code)
 }
@@ -131,7 +144,7 @@ func (u *unit) runTool(ctx context.Context, hc interp.HandlerContext, name strin
 }
 
 func (u *unit) pwd(ctx context.Context, hc interp.HandlerContext, args []string) error {
-	return status(u.runTool(ctx, hc, "pwd", args, hc))
+	return u.runBuiltin(ctx, hc, "pwd", args)
 }
 
 func (u *unit) setUmask(_ context.Context, hc interp.HandlerContext, args []string) error {

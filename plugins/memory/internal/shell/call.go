@@ -36,7 +36,7 @@ func own(name string) (string, bool) {
 // reach for the machine, panic, or lack what scripts need.
 func replaced(name string) bool {
 	switch name {
-	case "[", "disown", "getopts", "hash", "jobs", "kill", "printf", "pwd", "read", "test", "trap", "type", "ulimit", "umask":
+	case "[", "disown", "echo", "getopts", "hash", "jobs", "kill", "printf", "pwd", "read", "test", "trap", "type", "ulimit", "umask":
 		return true
 	}
 	return false
@@ -96,29 +96,56 @@ func (u *unit) rewrite(hc interp.HandlerContext, args []string, plain bool) []st
 	case "alias":
 		return u.alias(args)
 	case "shift":
-		if len(args) == 2 {
-			if n, err := strconv.Atoi(args[1]); err == nil && n < 0 {
-				return fails(1, "shift: %s: shift count out of range", args[1])
-			}
+		return shift(args)
+	case direct + "shift":
+		if n, err := strconv.Atoi(args[len(args)-1]); err == nil && n >= 0 {
+			return []string{"shift", args[len(args)-1]}
 		}
+		return fails(1, "shift: a count must not be negative")
 	case "unset":
-		for _, arg := range args[1:] {
-			if _, sub, ok := strings.Cut(arg, "["); ok && (len(sub) > 1000 || strings.ContainsAny(sub, "`(")) {
-				return fails(1, "unset: %q: this subscript is not supported", arg)
-			}
-		}
+		return unset(args)
 	case "set":
 		return append([]string{"set"}, ignoreOptions(args[1:])...)
 	case "shopt":
 		return ignoreShopt(args)
-	case "echo":
-		return splitEcho(args)
 	case "cd":
 		return u.cd(hc, args)
 	case "exit":
 		u.exits(hc, args)
 	}
 	return args
+}
+
+// unset refuses subscripts that hold commands, which would be parsed without
+// any limit, and also means the functions that are kept by another name.
+func unset(args []string) []string {
+	out := args[:len(args):len(args)]
+	for _, arg := range args[1:] {
+		if _, sub, ok := strings.Cut(arg, "["); ok && (len(sub) > 1000 || strings.ContainsAny(sub, "`(")) {
+			return fails(1, "unset: %q: this subscript is not supported", arg)
+		}
+		if replaced(arg) {
+			out = append(out, overridable+arg)
+		}
+	}
+	return out
+}
+
+// shift checks the count, which the interpreter takes as it is, against the
+// number of parameters, which only the interpreter knows.
+func shift(args []string) []string {
+	count := "1"
+	if args = trimDashes(args[1:]); len(args) > 0 {
+		count = args[0]
+	}
+	n, err := strconv.Atoi(count)
+	if err != nil || len(args) > 1 {
+		return fails(1, "shift: give one number")
+	}
+	if n < 0 {
+		return fails(1, "shift: %s: shift count out of range", count)
+	}
+	return []string{"eval", fmt.Sprintf("if [[ $# -ge %d ]]; then %s %d; else %s; fi", n, quote(direct+"shift"), n, quote(direct+"false"))}
 }
 
 func trimDashes(args []string) []string {
@@ -293,22 +320,6 @@ func ignoreShopt(args []string) []string {
 		return []string{"true"}
 	}
 	return args
-}
-
-// splitEcho parts the flags, which the interpreter only knows one by one.
-func splitEcho(args []string) []string {
-	if len(args) < 2 || len(args[1]) < 3 {
-		return args
-	}
-	out := []string{"echo"}
-	rest := args[1:]
-	for len(rest) > 0 && len(rest[0]) > 1 && rest[0][0] == '-' && strings.Trim(rest[0][1:], "neE") == "" {
-		for _, flag := range rest[0][1:] {
-			out = append(out, "-"+string(flag))
-		}
-		rest = rest[1:]
-	}
-	return append(out, rest...)
 }
 
 func (u *unit) cd(hc interp.HandlerContext, args []string) []string {

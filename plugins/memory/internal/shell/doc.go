@@ -23,7 +23,7 @@
 //   - run.go, process.go: one process, its streams, signals and end
 //   - parse.go: the caps on scripts, and what is rewritten in their text
 //   - unit.go, handlers.go: one shell, and the interpreter's ways out
-//   - call.go, builtins.go, trap.go, type.go, read.go: builtins that are vetted or replaced
+//   - call.go, builtins.go, jobs.go, trap.go, type.go, read.go: builtins that are vetted or replaced
 //   - environ.go, signal.go, stream.go: leaves
 //   - landlock_linux.go: Confine
 package shell

@@ -153,7 +153,7 @@ func (u *unit) exec(ctx context.Context, args []string) (err error) {
 		if f := ownBuiltin(name); f != nil {
 			return f(u, ctx, hc, args[1:])
 		}
-		return status(u.runTool(ctx, hc, name, args[1:], hc))
+		return u.runBuiltin(ctx, hc, name, args[1:])
 	}
 	code := u.runCommand(ctx, hc, args)
 	// A signal that ended the command may have a trap, which comes before errexit.

@@ -47,6 +47,8 @@ func TestLanguage(t *testing.T) {
 		{"cd", "mkdir -p d/e; cd d/e; pwd; cd -; ln -s d l; cd -P l; pwd", "/work/d/e\n/work\n/work/d\n", 0},
 		{"heredoc pipe", "cat <<EOF | tr a-z A-Z\nabc\nEOF", "ABC\n", 0},
 		{"syntax error", "if", "", 2},
+		{"nobody reads", "while :; do echo x; done | head -n 1; while :; do printf y; done | head -c 1; set -o pipefail; (while :; do echo; done) | true; echo $?", "x\ny141\n", 0},
+		{"echo function", "echo() { command echo mine; }; echo x; unset -f echo; echo y", "mine\ny\n", 0},
 		{"kill a job", "sleep 1000 & p=$!; kill $p; wait $p; echo $?", "143\n", 0},
 		{"kill a loop", "while :; do sleep 0.001; done & kill -9 $!; wait $!; echo $?; (sleep 0.01; echo other) | cat", "137\nother\n", 0},
 		{"kill one job", "sleep 1000 & a=$!; { sleep 0.05; echo b; } & b=$!; kill -INT $a; wait $a; echo $?; wait $b; kill $b; kill g9; echo $?", "130\nb\n1\n", 0},

@@ -34,7 +34,7 @@ const statusPipe = 141
 func newFunc(run func(*tool) int) Func {
 	return func(ctx context.Context, c *Call) (status int) {
 		t := &tool{Call: c, ctx: ctx}
-		t.out = bufio.NewWriterSize(sink{t, c.Stdout}, 32<<10)
+		t.out = bufio.NewWriterSize(sink{t, c.Stdout}, 8<<10)
 		t.in = source{t, c.Stdin}
 		if in, ok := c.Stdin.(interface{ SetReadDeadline(time.Time) error }); ok {
 			defer wake(ctx, in)()
