@@ -197,12 +197,12 @@ func (q *RunRequest) checkTrees() error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(q.Inputs)) {
 		if !known[name] {
-			errs = append(errs, sdk.NewInvalid(sdk.ReasonSpec, "the job has no input %q", name))
+			errs = append(errs, sdk.NewInvalid(sdk.ReasonSpec, "the job has no input %q: its inputs are %q", name, slices.Sorted(maps.Keys(known))))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(q.Outputs)) {
 		if !slices.ContainsFunc(q.Job.Outputs, func(o job.Output) bool { return o.Name == name }) {
-			errs = append(errs, sdk.NewInvalid(sdk.ReasonSpec, "the job has no output %q", name))
+			errs = append(errs, sdk.NewInvalid(sdk.ReasonSpec, "the job has no output %q: its outputs are %q", name, q.outputNames()))
 			continue
 		}
 		if err := stream.CheckTarget(q.Outputs[name], q.Force); err != nil {
@@ -210,6 +210,14 @@ func (q *RunRequest) checkTrees() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (q *RunRequest) outputNames() []string {
+	var out []string
+	for _, o := range q.Job.Outputs {
+		out = append(out, o.Name)
+	}
+	return out
 }
 
 func (r *run) owner(step string) string { return RunOwner(r.id, step) }

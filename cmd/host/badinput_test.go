@@ -1,3 +1,5 @@
+//go:build unix
+
 package main
 
 import (
@@ -125,7 +127,7 @@ func TestBadInput(t *testing.T) {
 		"input not given, another one given": {
 			files: map[string]string{"j.hcl": copies},
 			args:  []string{"run", "j.hcl", "-i", "txt=."}, code: codeUsage,
-			says: []string{`slipway: j.hcl:2`, `input "text" needs a directory: give -i text=DIR`, "\n", `slipway: the job has no input "txt"`},
+			says: []string{`slipway: j.hcl:2`, `input "text" needs a directory: give -i text=DIR`, "\n", `slipway: the job has no input "txt": its inputs are ["text"]`},
 		},
 		"input that is not there": {
 			files: map[string]string{"j.hcl": copies},
@@ -146,7 +148,7 @@ func TestBadInput(t *testing.T) {
 		"unknown output": {
 			files: map[string]string{"j.hcl": copies, "text/a": "a"},
 			args:  []string{"run", "j.hcl", "-i", "text=text", "-o", "cpy=out"}, code: codeUsage,
-			says: []string{`slipway: the job has no output "cpy"`},
+			says: []string{`slipway: the job has no output "cpy": its outputs are ["copy"]`},
 		},
 		"target that is not empty": {
 			files: map[string]string{"j.hcl": copies, "text/a": "a", "out/precious": "p"},

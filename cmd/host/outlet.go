@@ -62,13 +62,13 @@ func (o *outlet) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// width is how many columns the terminal has, at least 40; 0: it is none.
+// width is how many columns the terminal has, at least 40; 80 if unknown, 0 if it is none.
 func (o *outlet) width() int {
 	if !o.term {
 		return 0
 	}
 	w, _, err := term.GetSize(int(o.file.Fd()))
-	if err != nil {
+	if err != nil || w <= 0 {
 		return 80
 	}
 	return max(w, 40)

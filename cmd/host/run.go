@@ -16,7 +16,7 @@ func (a *app) runCommand() *cobra.Command {
 
 What steps write is shown line by line below their names, stdout on stdout, the rest on stderr.
 ` + jsonHelp,
-		Example: `  slipway run wordcount.hcl -i text=./texts -o counts=./out
+		Example: `  slipway run wordcount.hcl -i text=./texts -o report=./out
   slipway run build.hcl -i src=. -o json | jq .event`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -40,8 +40,7 @@ func watchSignals(end context.CancelCauseFunc) (hurry <-chan struct{}, stop func
 		case <-done:
 		}
 	}()
-	return second, func() {
-		signal.Stop(signals)
+	return second, func() { // signals stay caught: what is left to do then is not worth leaving undone
 		close(done)
 		<-ended
 	}
