@@ -118,6 +118,7 @@ func runListFilter(ctx context.Context, c *C) {
 		"a":  {"a": "1"},
 		"b":  {"b": "2"},
 		"a2": {"a": "2", "b": "2"},
+		"e":  {"e": ""},
 	}
 	volumes, containers := map[string]string{}, map[string]string{} // id to its name here
 	for name, labels := range made {
@@ -134,12 +135,13 @@ func runListFilter(ctx context.Context, c *C) {
 		labels map[string]string
 		want   []string
 	}{
-		{map[string]string{}, []string{"a", "a2", "ab", "b"}},
+		{map[string]string{}, []string{"a", "a2", "ab", "b", "e"}},
 		{map[string]string{"a": "1"}, []string{"a", "ab"}},
 		{map[string]string{"a": "1", "b": "2"}, []string{"ab"}},
 		{map[string]string{"b": "2"}, []string{"a2", "ab", "b"}},
 		{map[string]string{"a": "3"}, nil},
 		{map[string]string{"c": ""}, nil},
+		{map[string]string{"e": ""}, []string{"e"}},
 		{map[string]string{"a": ""}, nil},
 	} {
 		f := sdk.Filter{Labels: c.Labels()}
@@ -190,6 +192,7 @@ func runLabelsExact(ctx context.Context, c *C) {
 	k := c.ContainerSpec()
 	k.Labels = want
 	c.OK(c.W.CreateContainer(ctx, k, nil), "creating a container with %d labels", len(want))
+	clear(want) // specs belong to the caller: what is kept of them is a copy
 
 	vi, ok := c.ListVolume(ctx, v.ID)
 	if !ok {
@@ -199,7 +202,7 @@ func runLabelsExact(ctx context.Context, c *C) {
 	if !ok {
 		c.Fatalf("what was made is listed", "container %q is not listed", k.ID)
 	}
-	want = c.boundLabels() // whatever was done with the map that was handed over
+	want = c.boundLabels()
 	for what, got := range map[string]map[string]string{"volume": vi.Labels, "container": ki.Labels} {
 		for key, value := range want {
 			if g, ok := got[key]; !ok || g != value {

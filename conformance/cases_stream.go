@@ -52,6 +52,10 @@ func streamCases() []Case {
 			Doc: "A host that lost its copy must know that output is missing, and where to go on.",
 		},
 		{
+			ID: "A14-bad-position", Title: "following from a position that is negative or beyond the end is Invalid with the reason spec", Rules: []int{5}, Level: Must, Profile: Core, Run: runBadPosition,
+			Doc: "A host whose store is of another process than it thinks must hear that; waiting for output that never comes is no answer.",
+		},
+		{
 			ID: "A12-supersede", Title: "the newest follower wins and the older one ends with superseded", Rules: []int{5}, Level: Must, Profile: Core, Run: runSupersede,
 			Doc: "A host that restarted must not be shut out by its own dead connection.",
 		},
@@ -274,6 +278,24 @@ func runOutputGap(ctx context.Context, c *C) {
 	var rest Journal
 	c.OK(c.W.FollowProcess(ctx, id, p, kept, rest.Into(sdk.Follow{})), "following from %d", kept)
 	c.WantOutput(rest, text[kept:], "", "following from the position that the error named")
+}
+
+func runBadPosition(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	running := c.Started(ctx, id, c.Commands.Sleep()) // six bytes
+	ended := c.Start(ctx, id, c.Commands.Print("six by", ""))
+	c.AwaitExited(ctx, id, ended)
+	for _, p := range []sdk.ProcessID{running, ended} {
+		for _, from := range []sdk.Position{-1, 7, 1 << 40} {
+			var j Journal
+			err := c.W.FollowProcess(ctx, id, p, from, j.Into(sdk.Follow{}))
+			c.WantReason(err, sdk.Invalid, sdk.ReasonSpec, "a position is one of the journal's", "following from %d of 6 bytes", from)
+			if j.Exit != nil || len(j.Stdout) > 0 {
+				c.Errorf("a refusal delivers nothing", "following from %d of 6 bytes: %d bytes and %s came", from, len(j.Stdout), exitText(j.Exit))
+			}
+		}
+	}
+	c.WantOutput(c.Follow(ctx, id, ended), "six by", "", "from the start, afterwards")
 }
 
 func runSupersede(ctx context.Context, c *C) {
