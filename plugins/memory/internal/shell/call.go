@@ -61,6 +61,9 @@ func (u *unit) call(ctx context.Context, args []string) ([]string, error) {
 			return other, nil
 		}
 	}
+	if k, ok := u.outlived(hc); ok {
+		return []string{"exit", strconv.Itoa(k.status())}, nil
+	}
 	if k, ok := u.killedJob(hc); ok {
 		return []string{"exit", strconv.Itoa(k.status())}, nil
 	}

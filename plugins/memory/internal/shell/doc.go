@@ -17,6 +17,13 @@
 // indirect expansion of "$" or PPID) learns the process id of the plugin;
 // RANDOM, time and date are the machine's.
 //
+// The language is bash's, as far as the interpreter knows it. Not there are:
+// process substitution, file descriptors from 3 on, <> and noclobber,
+// PIPESTATUS, SECONDS and FUNCNAME, declare -i, -u and -l, wait -n and %job, coproc,
+// traps on DEBUG and RETURN, and EXIT traps of subshells. The last command of a
+// pipeline runs in the shell itself, and assigning to a read-only variable does
+// not end it.
+//
 // How it is built:
 //
 //   - engine.go: what can be run, and where it is found

@@ -99,14 +99,12 @@ func (p *process) listen(f func(killed)) (stop func()) {
 	}
 }
 
+// signal calls every listener. No command begins to listen meanwhile, so that it
+// either hears the signal or finds it waiting.
 func (p *process) signal(k killed) {
 	p.mu.Lock()
-	listeners := make([]func(killed), 0, len(p.listeners))
+	defer p.mu.Unlock()
 	for _, f := range p.listeners {
-		listeners = append(listeners, f)
-	}
-	p.mu.Unlock()
-	for _, f := range listeners {
 		f(k)
 	}
 }
@@ -124,4 +122,20 @@ type command struct {
 	dir     string
 	streams streams
 	ignored func(killed) bool // signals that whoever started it ignores; nil: none
+
+	// waiting is a signal that came after the shell decided to run the command
+	// and before the command could hear it. Nil: none.
+	waiting func() (killed, bool)
+}
+
+// hear is listen for a command.
+func (p *process) hear(c command, f func(killed)) (stop func()) {
+	stop = p.listen(f)
+	if c.waiting == nil {
+		return stop
+	}
+	if k, ok := c.waiting(); ok {
+		f(k)
+	}
+	return stop
 }

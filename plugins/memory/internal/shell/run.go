@@ -148,7 +148,7 @@ func (p *process) run(ctx context.Context, x Executable, c command, main bool) (
 func (p *process) runTool(ctx context.Context, x Executable, c command) Result {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer p.listen(func(k killed) {
+	defer p.hear(c, func(k killed) {
 		if !harmless(k.name) && (c.ignored == nil || !c.ignored(k)) {
 			cancel(k)
 		}
@@ -164,7 +164,7 @@ func (p *process) runTool(ctx context.Context, x Executable, c command) Result {
 			if cmd.Env == nil {
 				cmd.Env = c.env
 			}
-			sub := command{env: cmd.Env, dir: cmd.Dir, ignored: c.ignored, streams: streams{cmd.Stdin, cmd.Stdout, cmd.Stderr}}
+			sub := command{env: cmd.Env, dir: cmd.Dir, ignored: c.ignored, waiting: c.waiting, streams: streams{cmd.Stdin, cmd.Stdout, cmd.Stderr}}
 			return p.exec(ctx, cmd.Argv, sub)
 		},
 	}
@@ -218,7 +218,7 @@ func (p *process) unresolved(ctx context.Context, err error, argv []string, c co
 
 func (p *process) foreign(ctx context.Context, path string, c command) (Result, bool) {
 	signals := make(chan string, 8)
-	defer p.listen(func(k killed) {
+	defer p.hear(c, func(k killed) {
 		if c.ignored != nil && c.ignored(k) {
 			return
 		}

@@ -49,6 +49,40 @@ func (u *unit) signal(k killed) {
 	}
 }
 
+// epochVariable tells the subshells that were there when a trap ran, and so got
+// the signal as well, from those that were started since.
+const epochVariable = "_SLIPWAY_EPOCH"
+
+// outlived is a signal that a subshell has got, while a trap of the shell caught it.
+func (u *unit) outlived(hc interp.HandlerContext) (k killed, ok bool) {
+	epoch := u.epoch.Load()
+	if epoch == 0 || u.isMain(hc) || hc.Env.Get(epochVariable).String() == strconv.FormatInt(epoch, 10) {
+		return k, false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.taken, true
+}
+
+// waiting is a signal that the shell has not dealt with.
+func (u *unit) waiting(hc interp.HandlerContext) (k killed, ok bool) {
+	if k, ok := u.outlived(hc); ok {
+		return k, true
+	}
+	if !u.alarm.Load() {
+		return k, false
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	switch {
+	case u.dying != nil:
+		return *u.dying, !u.inExit.Load()
+	case len(u.pending) > 0:
+		return u.pending[0], true
+	}
+	return k, false
+}
+
 // alarmed exchanges a command for what a signal asks for; nil leaves it.
 func (u *unit) alarmed(hc interp.HandlerContext, args []string) []string {
 	u.mu.Lock()
@@ -87,7 +121,11 @@ func (u *unit) takeTrap() (body string, ok bool) {
 		u.stdin.SetReadDeadline(time.Time{})
 	}
 	body = u.traps[k.name]
-	return body, body != ""
+	if body == "" {
+		return "", false
+	}
+	u.taken = k
+	return fmt.Sprintf("%s=%d\n%s", epochVariable, u.epoch.Add(1), body), true
 }
 
 // pendingTrap takes a trap that must run in the shell that calls.

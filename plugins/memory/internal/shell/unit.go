@@ -33,11 +33,13 @@ type unit struct {
 	alarm  atomic.Bool // a signal waits, or one is ending the shell
 	inExit atomic.Bool // the EXIT trap runs
 
-	jobKilled atomic.Bool // some job was
+	jobKilled atomic.Bool  // some job was
+	epoch     atomic.Int64 // how many traps for signals have run
 
 	mu       sync.Mutex
 	traps    map[string]string // by signal name, EXIT or ERR; "" ignores
 	pending  []killed
+	taken    killed  // the last signal that a trap ran for
 	dying    *killed // by a signal without a trap, while there is an EXIT trap to run
 	override *int    // what exit in the EXIT trap said
 	texts    map[string]string
@@ -175,7 +177,7 @@ func (p *process) runShell(ctx context.Context, x Executable, c command, main bo
 	if u.stdin != nil {
 		defer wake(u.ctx, u.stdin)()
 	}
-	defer p.listen(u.signal)()
+	defer p.hear(c, u.signal)()
 	return u.run(file, main)
 }
 

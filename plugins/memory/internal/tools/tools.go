@@ -7,8 +7,8 @@
 // opened. The clock and the entropy are the machine's.
 //
 // Tools stream: what they hold does not grow with their input, except sort (all
-// of its input, and about 40 bytes for each line), tail and tac-like ones (the
-// lines they must keep), and whatever keeps one line (its length).
+// of its input, and about 40 bytes for each line), tac (all of it), tail and
+// head -n -N (the lines they must keep), and whatever handles a line as one.
 //
 // Options and exit statuses follow GNU's and POSIX's where scripts depend on
 // them; an option that is not there is an error, never ignored. Regular
