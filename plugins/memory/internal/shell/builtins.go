@@ -139,7 +139,8 @@ func (u *unit) runTool(ctx context.Context, hc interp.HandlerContext, name strin
 		fmt.Fprintf(hc.Stderr, "%s: unsupported builtin\n", name)
 		return usage
 	}
-	c := command{args: args, dir: hc.Dir, ignored: u.ignores, streams: streams{hc.Stdin, to.Stdout, to.Stderr}}
+	caught := func(k killed) bool { return u.catches(hc, k) }
+	c := command{args: args, dir: hc.Dir, ignored: caught, streams: streams{hc.Stdin, to.Stdout, to.Stderr}}
 	return u.p.run(ctx, x, c, false).Code
 }
 

@@ -3,6 +3,7 @@ package shell
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"sync"
@@ -289,5 +290,36 @@ func TestLinger(t *testing.T) {
 	got := sh(t, newNamespace(t, nil), "{ sleep 0.1; echo late; } & (sleep 0.2; echo later) & echo first; exit 6")
 	if got.out != "first\nlate\nlater\n" || got.Code != 6 || got.Cut {
 		t.Errorf("%+v", got)
+	}
+}
+
+// A trap runs between two commands, and each of them runs whole: a builtin is the shell itself, and no signal that the shell
+// traps ends it.
+func TestATrapCostsNoCommand(t *testing.T) {
+	for i := range 60 {
+		p := start(t, newNamespace(t, nil), "sh", []string{"-c", `
+trap 'stop=yes' USR1
+i=0
+while [ -z "$stop" ]; do
+  echo "one $i"
+  echo "two $i"
+  i=$((i+1))
+done
+echo "end $i"`}, nil)
+		p.out.await(t, fmt.Sprintf("two %d\n", i*7))
+		p.signals <- "USR1"
+		if r := p.end(t); r.Code != 0 {
+			t.Fatalf("%+v", r)
+		}
+		lines := strings.Split(strings.TrimSuffix(p.out.String(), "\n"), "\n")
+		last := len(lines) - 1
+		for j, line := range lines[:last] {
+			if want := fmt.Sprintf("%s %d", [2]string{"one", "two"}[j%2], j/2); line != want {
+				t.Fatalf("line %d of %d is %q, want %q", j, len(lines), line, want)
+			}
+		}
+		if want := fmt.Sprintf("end %d", last/2); lines[last] != want {
+			t.Fatalf("the last line is %q, want %q", lines[last], want)
+		}
 	}
 }

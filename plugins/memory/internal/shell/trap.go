@@ -23,6 +23,18 @@ func (u *unit) ignores(k killed) bool {
 	return trapped && body == ""
 }
 
+// catches is what a builtin does with a signal: it is the shell itself, which looks
+// at what it traps after the command. Only one that ends the shell interrupts it.
+func (u *unit) catches(hc interp.HandlerContext, k killed) bool {
+	if u.ignores(k) {
+		return true
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, trapped := u.traps[k.name]
+	return trapped && u.isMain(hc)
+}
+
 // signal takes a signal to the shell. It does not wait.
 func (u *unit) signal(k killed) {
 	if u.ignores(k) {
