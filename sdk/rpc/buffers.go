@@ -2,6 +2,14 @@ package rpc
 
 import "sync"
 
+// How much may be on its way. A window is what a receiver takes before it has been read: given once, it bounds what a
+// stalled stream holds in memory, where gRPC's own estimate grows to 16 MiB, and it is there at a stream's beginning.
+const (
+	socketBuffer = 128 << 10 // for one system call
+	streamWindow = 1 << 20
+	connWindow   = 4 << 20 // given back on arrival, so that streams which nobody reads hold up no other
+)
+
 // frameSize is what gRPC puts into one HTTP/2 frame.
 const frameSize = 16 << 10
 

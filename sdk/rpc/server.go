@@ -66,6 +66,10 @@ func (s *server) grpcServer(opts []grpc.ServerOption) *grpc.Server {
 		grpc.MaxSendMsgSize(maxMessage),
 		grpc.ForceServerCodecV2(newCodec()),
 		experimental.BufferPool(s.pool),
+		grpc.ReadBufferSize(socketBuffer),
+		grpc.WriteBufferSize(socketBuffer),
+		grpc.InitialWindowSize(streamWindow),
+		grpc.InitialConnWindowSize(connWindow),
 		grpc.UnaryInterceptor(s.unary),
 		grpc.StreamInterceptor(s.stream),
 	)...)
