@@ -8,7 +8,7 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// maxLine is where a line without an end is broken for showing.
+// maxLine is where a longer line is broken for showing.
 const maxLine = 16 << 10
 
 // lineSink shows a step's output by whole lines below its name, all those of a record at once.
@@ -28,11 +28,15 @@ func (s *lineSink) record(rec spool.Record) {
 	to := s.view.outlet(sdk.Stream(rec.Stream))
 	pending := &s.lines[min(int(rec.Stream), len(s.lines)-1)]
 	for data := rec.Data; len(data) > 0; {
-		n := bytes.IndexByte(data, '\n') + 1
+		if len(*pending) == maxLine && data[0] != '\n' {
+			s.add(to, *pending)
+			*pending = (*pending)[:0]
+		}
+		room := maxLine - len(*pending)
+		n := bytes.IndexByte(data[:min(len(data), room+1)], '\n') + 1
 		whole := n > 0
 		if !whole {
-			n = min(len(data), maxLine-len(*pending))
-			whole = len(*pending)+n == maxLine
+			n = min(len(data), room)
 		}
 		*pending = append(*pending, data[:n]...)
 		data = data[n:]
