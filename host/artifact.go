@@ -2,9 +2,11 @@ package host
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/slipway-run/slipway/host/store"
@@ -94,6 +96,20 @@ type source struct {
 
 const localSource = "local"
 
+// dropReplica gives up a replica that its worker does not know, and tells whether it did: not the only one, for the worker may be wrong for
+// a while.
+func (h *Host) dropReplica(ctx context.Context, a *Artifact, w *worker, id string) bool {
+	sources, err := h.sources(ctx, a)
+	if err != nil || !slices.ContainsFunc(sources, func(s source) bool { return s.name != w.name }) {
+		return false
+	}
+	row, err := h.volume(ctx, id)
+	if err != nil {
+		return errors.Is(err, store.ErrNotFound) // another has
+	}
+	return h.destroyVolume(ctx, row) == nil
+}
+
 // sources lists where an artifact can be read: other workers' replicas before this machine's directory, which may
 // have changed since.
 func (h *Host) sources(ctx context.Context, a *Artifact) ([]source, error) {
@@ -129,8 +145,33 @@ func (h *Host) sources(ctx context.Context, a *Artifact) ([]source, error) {
 	return out, nil
 }
 
-// stream fills a fresh volume from one source after another until one has worked, and seals it.
-func (h *Host) stream(ctx context.Context, a *Artifact, w *worker, progress func(StreamProgress)) (replica, error) {
+// stream fills a fresh volume from one source after another until one has worked, and seals it. It goes on while what it needs is away,
+// for as long as the host waits for a worker.
+func (h *Host) stream(ctx context.Context, a *Artifact, w *worker, progress func(StreamProgress)) (r replica, err error) {
+	err = h.whileAway(ctx, func() error {
+		r, err = h.streamOnce(ctx, a, w, progress)
+		return err
+	})
+	return r, err
+}
+
+// whileAway repeats what begins anew each time, while it is Unavailable and for as long as the host waits for a worker.
+func (h *Host) whileAway(ctx context.Context, try func() error) error {
+	var b backoff
+	began := time.Now()
+	for {
+		err := try()
+		_, gone := errors.AsType[*WorkerGoneError](err)
+		if gone || ctx.Err() != nil || !errors.Is(err, sdk.Unavailable) || time.Since(began) >= h.cfg.Timing.WorkerGone {
+			return err
+		}
+		if b.wait(ctx, err) != nil {
+			return err
+		}
+	}
+}
+
+func (h *Host) streamOnce(ctx context.Context, a *Artifact, w *worker, progress func(StreamProgress)) (replica, error) {
 	sources, err := h.sources(ctx, a)
 	if err != nil {
 		return replica{}, err
@@ -171,7 +212,7 @@ func (h *Host) streamFrom(ctx context.Context, a *Artifact, src source, w *worke
 			return err
 		}
 		return conn.StreamIn(ctx, sdk.VolumeID(row.ID), sdk.StreamIn{}, r)
-	}, stream.Options{Progress: func(s stream.Stats) { tell(s, false) }})
+	}, stream.Options{Progress: func(s stream.Stats) { tell(s, false) }, Idle: h.cfg.Timing.WorkerGone})
 	if err != nil {
 		return replica{}, err
 	}
@@ -179,7 +220,13 @@ func (h *Host) streamFrom(ctx context.Context, a *Artifact, src source, w *worke
 		return replica{}, err
 	}
 	row.Bytes = stats.Bytes
-	if err = h.putVolume(ctx, row); err != nil {
+	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+		if _, err := tx.Artifact(a.ID); err != nil {
+			return fmt.Errorf("artifact %s was removed meanwhile: %w", a.Name, err)
+		}
+		return tx.PutVolume(row)
+	})
+	if err != nil {
 		return replica{}, err
 	}
 	h.index.AddVolume(w.name, a.ID, row.Bytes)
@@ -202,36 +249,87 @@ func (h *Host) Download(ctx context.Context, a *Artifact, w io.Writer) error {
 // DownloadDir writes an artifact to a directory, which is there whole or not at all. A target that is not empty is only replaced
 // if force is set.
 func (h *Host) DownloadDir(ctx context.Context, a *Artifact, target string, force bool) error {
-	return stream.ReplaceDir(ctx, target, force, func(ctx context.Context, dir string) error {
-		_, err := stream.Relay(ctx,
-			func(ctx context.Context, w io.Writer) error { return h.Download(ctx, a, w) },
-			func(ctx context.Context, r io.Reader) error { return stream.UnpackDir(ctx, r, dir) }, stream.Options{})
-		return err
+	return h.whileAway(ctx, func() error {
+		return stream.ReplaceDir(ctx, target, force, func(ctx context.Context, dir string) error {
+			_, err := stream.Relay(ctx,
+				func(ctx context.Context, w io.Writer) error { return h.Download(ctx, a, w) },
+				func(ctx context.Context, r io.Reader) error { return stream.UnpackDir(ctx, r, dir) },
+				stream.Options{Idle: h.cfg.Timing.WorkerGone})
+			return err
+		})
 	})
 }
 
-// RemoveArtifact destroys all that is left of an artifact. While a container has a copy of it, that is FailedPrecondition with
-// sdk.ReasonInUse.
+// RemoveArtifact destroys all that is left of an artifact. What a container still uses is FailedPrecondition
+// with sdk.ReasonInUse. Where a worker is away
+// what is on it goes when it is back, and the error says so.
 func (h *Host) RemoveArtifact(ctx context.Context, a *Artifact) error {
-	rows, err := h.volumes(ctx, store.VolumeFilter{Artifact: a.ID})
-	if err != nil {
-		return err
-	}
-	for _, row := range rows {
-		clones, err := h.volumes(ctx, store.VolumeFilter{Parent: row.ID})
+	var rows []store.Volume
+	cloned := make(map[string]bool) // by what is to be destroyed too
+	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
+		if rows, err = tx.Volumes(store.VolumeFilter{Artifact: a.ID}); err != nil {
+			return err
+		}
+		images, err := imagesInUse(tx)
 		if err != nil {
 			return err
 		}
-		if len(clones) > 0 {
-			return sdk.NewFailedPrecondition(sdk.ReasonInUse, sdk.KindVolume, row.ID,
-				"artifact %s is in use: volume %s on %s has %d copies", a.Name, row.ID, row.Worker, len(clones))
+		for _, row := range rows {
+			children, err := tx.Volumes(store.VolumeFilter{Parent: row.ID})
+			if err != nil {
+				return err
+			}
+			used := images[row.ID]
+			for _, c := range children {
+				used = used || c.State != volumeDestroying
+				cloned[row.ID] = true
+			}
+			if used {
+				return sdk.NewFailedPrecondition(sdk.ReasonInUse, sdk.KindVolume, row.ID, "artifact %s is still used by a container on %s: destroy that first", a.Name, row.Worker)
+			}
+			row.State = volumeDestroying
+			if err := tx.PutVolume(row); err != nil {
+				return err
+			}
 		}
-	}
-	if err := h.destroyVolumes(ctx, rows); err != nil {
+		return tx.DeleteArtifact(a.ID)
+	})
+	if err != nil {
 		return fmt.Errorf("remove artifact %s: %w", a.Name, err)
 	}
 	h.mu.Lock()
 	delete(h.local, a.ID)
 	h.mu.Unlock()
-	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.DeleteArtifact(a.ID) })
+	var now []store.Volume
+	for _, row := range rows {
+		if !cloned[row.ID] {
+			now = append(now, row)
+			continue
+		}
+		h.index.RemoveVolume(row.Worker, a.ID)
+		if w, err := h.worker(row.Worker); err == nil {
+			w.left.Store(true) // after its clones
+		}
+	}
+	if err := h.destroyVolumes(ctx, now); err != nil {
+		return fmt.Errorf("remove artifact %s: %w", a.Name, err)
+	}
+	return nil
+}
+
+// imagesInUse are the volumes that are the root of a container.
+func imagesInUse(tx *store.Tx) (map[string]bool, error) {
+	rows, err := tx.Containers(store.ContainerFilter{States: []string{containerCreating, containerReady}})
+	if err != nil {
+		return nil, err
+	}
+	images := make(map[string]bool)
+	for _, row := range rows {
+		var r containerRecord
+		if err := json.Unmarshal(row.Spec, &r); err != nil {
+			return nil, fmt.Errorf("record of container %s: %w", row.ID, err)
+		}
+		images[string(r.Spec.Image.Volume)] = true
+	}
+	return images, nil
 }

@@ -92,11 +92,34 @@ func (h *Host) Container(ctx context.Context, owner string, req ContainerRequest
 	if err != nil {
 		return nil, fmt.Errorf("container of %s: %w", owner, err)
 	}
+	observe, leave := whileHere(req.Observe)
+	defer leave()
+	req.Observe = observe
 	c, err := h.owners.do(ctx, owner, func(ctx context.Context) (*Container, error) { return h.findOrCreate(ctx, owner, req, plan) })
 	if err != nil {
 		return nil, fmt.Errorf("container of %s: %w", owner, err)
 	}
 	return c, nil
+}
+
+// whileHere gives an observer that is told nothing any more once leave has returned: others may go on with what a caller began.
+func whileHere(observe func(Event)) (_ func(Event), leave func()) {
+	if observe == nil {
+		return nil, func() {}
+	}
+	var mu sync.RWMutex
+	left := false
+	return func(e Event) {
+			mu.RLock()
+			defer mu.RUnlock()
+			if !left {
+				observe(e)
+			}
+		}, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			left = true
+		}
 }
 
 // plan is a request with its paths resolved and its defaults filled in.
@@ -228,11 +251,15 @@ func (h *Host) found(ctx context.Context, row store.Container) (*Container, erro
 	if err != nil {
 		return nil, err
 	}
+	away := false
 	if row.State == containerCreating || row.State == containerReady || row.State == containerDestroying {
-		// What an earlier host left is settled before the worker is up.
-		if _, err := w.acquire(ctx); err != nil {
+		// What an earlier host left is settled before the worker is up. Of a worker that stays away the row is all there is: what
+		// runs there is lost when it is asked for.
+		_, err := w.acquirePatiently(ctx)
+		if _, gone := errors.AsType[*WorkerGoneError](err); err != nil && !gone {
 			return nil, err
 		}
+		away = err != nil
 		if row, err = h.containerByOwner(ctx, row.Owner); err != nil {
 			return nil, err
 		}
@@ -241,7 +268,7 @@ func (h *Host) found(ctx context.Context, row store.Container) (*Container, erro
 	if err := json.Unmarshal(row.Spec, &c.record); err != nil {
 		return nil, fmt.Errorf("record of container %s: %w", row.ID, err)
 	}
-	if row.State != containerReady {
+	if row.State != containerReady || away {
 		return c, nil
 	}
 	return c, c.readImage(ctx)
@@ -365,7 +392,16 @@ func (c *Container) makeVolumes(ctx context.Context, req ContainerRequest, p pla
 				}
 				row.Parent, spec.Clone = string(r.volume), r.volume
 			}
-			row, err := c.h.createVolume(gctx, c.worker, row, spec)
+			made, err := c.h.createVolume(gctx, c.worker, row, spec)
+			if m.input != nil && sdk.IsNotFound(err, sdk.KindVolume) && c.h.dropReplica(gctx, m.input, c.worker, row.Parent) {
+				r, rerr := c.h.replicate(gctx, m.input, c.worker, progress)
+				if rerr != nil {
+					return rerr
+				}
+				row.Parent, spec.Clone = string(r.volume), r.volume
+				made, err = c.h.createVolume(gctx, c.worker, row, spec)
+			}
+			row = made
 			if err != nil {
 				return err
 			}
@@ -392,7 +428,7 @@ func (c *Container) Worker() string { return c.worker.name }
 // Seal ends the container and makes its outputs artifacts, by name: whoever still ran in it is killed, so that nothing
 // writes any more. It is for a container whose work has ended by itself. Idempotent, also across restarts.
 func (c *Container) Seal(ctx context.Context) (map[string]*Artifact, error) {
-	if err := c.destroyOnly(ctx); err != nil {
+	if err := c.destroyOnly(ctx, false); err != nil {
 		return nil, err
 	}
 	out := make(map[string]*Artifact, len(c.record.Outputs))
@@ -457,18 +493,19 @@ func (h *Host) sizeOf(ctx context.Context, row store.Volume) int64 {
 // Destroy kills what runs in the container and removes it with all its volumes, outputs that were not sealed too. Idempotent.
 // The record of what ran in it stays.
 func (c *Container) Destroy(ctx context.Context) error {
-	if err := c.destroyOnly(ctx); err != nil {
+	if err := c.destroyOnly(ctx, true); err != nil {
 		return err
 	}
 	return c.destroyVolumes(ctx)
 }
 
-func (c *Container) destroyOnly(ctx context.Context) error {
+// destroyOnly destroys the container; with, its volumes are noted as to be destroyed in the same moment.
+func (c *Container) destroyOnly(ctx context.Context, with bool) error {
 	row, err := c.current(ctx)
 	if err != nil || row.State == containerDestroyed || row.State == containerLost {
 		return err
 	}
-	return c.h.destroyContainer(ctx, row)
+	return c.h.destroyContainer(ctx, row, with)
 }
 
 func (c *Container) current(ctx context.Context) (row store.Container, err error) {
@@ -479,9 +516,25 @@ func (c *Container) current(ctx context.Context) (row store.Container, err error
 	return row, err
 }
 
-func (h *Host) destroyContainer(ctx context.Context, row store.Container) error {
+func (h *Host) destroyContainer(ctx context.Context, row store.Container, volumes bool) error {
 	row.State, row.UpdatedAt = containerDestroying, time.Now()
-	if err := h.putContainer(ctx, row); err != nil {
+	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		if err := tx.PutContainer(row); err != nil || !volumes {
+			return err
+		}
+		rows, err := tx.Volumes(store.VolumeFilter{Container: row.ID})
+		if err != nil {
+			return err
+		}
+		for _, v := range rows {
+			v.State = volumeDestroying
+			if err := tx.PutVolume(v); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
 		return err
 	}
 	h.fault("destroy-intent")
@@ -493,6 +546,7 @@ func (h *Host) destroyContainer(ctx context.Context, row store.Container) error 
 		return c.DestroyContainer(ctx, sdk.ContainerID(row.ID))
 	})
 	if err != nil {
+		w.left.Store(true)
 		return err
 	}
 	h.fault("destroyed")
@@ -501,8 +555,9 @@ func (h *Host) destroyContainer(ctx context.Context, row store.Container) error 
 	return h.putContainer(ctx, row)
 }
 
+// putContainer writes a row that has changed its state; that leads to space being freed.
 func (h *Host) putContainer(ctx context.Context, row store.Container) error {
-	return h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutContainer(row) })
+	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutContainer(row) })
 }
 
 func (c *Container) destroyVolumes(ctx context.Context) error {
@@ -530,7 +585,7 @@ func (c *Container) discard(ctx context.Context) {
 // discardContainer removes a container that nobody owns, its volumes, and every record of it.
 func (h *Host) discardContainer(ctx context.Context, row store.Container) error {
 	if row.State != containerLost {
-		if err := h.destroyContainer(ctx, row); err != nil {
+		if err := h.destroyContainer(ctx, row, true); err != nil {
 			return err
 		}
 	}

@@ -8,9 +8,11 @@ import (
 // flights are pieces of work that several callers wait for together, by key. Each runs under a context of its own, which
 // ends when the last caller has left; who comes after that begins anew once the old work has ended.
 type flights[T any] struct {
-	mu    sync.Mutex
-	by    map[string]*flight[T]
-	tasks *sync.WaitGroup // awaits the goroutines
+	closing context.Context    // ends all work
+	spawn   func(func()) error // runs it, unless the host is closed
+
+	mu sync.Mutex
+	by map[string]*flight[T]
 }
 
 type flight[T any] struct {
@@ -40,6 +42,9 @@ func (fs *flights[T]) do(ctx context.Context, key string, work func(context.Cont
 	if last {
 		f.cancel()
 		<-f.done // whoever cancels waits until nothing of it goes on
+		if f.err == nil {
+			return f.value, nil // it was made after all, and is the caller's to clean up
+		}
 	}
 	return zero, ctx.Err()
 }
@@ -49,9 +54,9 @@ func (fs *flights[T]) join(ctx context.Context, key string, work func(context.Co
 		fs.mu.Lock()
 		f := fs.by[key]
 		if f == nil {
-			f = fs.start(ctx, key, work)
+			f, err := fs.start(ctx, key, work)
 			fs.mu.Unlock()
-			return f, nil
+			return f, err
 		}
 		if f.waiting > 0 {
 			f.waiting++
@@ -68,20 +73,25 @@ func (fs *flights[T]) join(ctx context.Context, key string, work func(context.Co
 }
 
 // start begins the work with one who waits for it. The lock is held.
-func (fs *flights[T]) start(ctx context.Context, key string, work func(context.Context) (T, error)) *flight[T] {
+func (fs *flights[T]) start(ctx context.Context, key string, work func(context.Context) (T, error)) (*flight[T], error) {
 	wctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f := &flight[T]{done: make(chan struct{}), cancel: cancel, waiting: 1}
 	if fs.by == nil {
 		fs.by = make(map[string]*flight[T])
 	}
-	fs.by[key] = f
-	fs.tasks.Go(func() {
+	err := fs.spawn(func() {
 		defer cancel()
+		defer context.AfterFunc(fs.closing, cancel)()
 		f.value, f.err = work(wctx)
 		fs.mu.Lock()
 		delete(fs.by, key)
 		fs.mu.Unlock()
 		close(f.done)
 	})
-	return f
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	fs.by[key] = f
+	return f, nil
 }

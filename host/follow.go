@@ -55,7 +55,9 @@ func (e localError) Unwrap() error { return e.error }
 func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 	var b backoff
 	paused := false
+	var failing time.Time // since when following fails for no reason that tells how the process is
 	for {
+		at := out.Position()
 		conn, err := p.worker.acquirePatiently(ctx)
 		if err == nil {
 			if paused {
@@ -68,13 +70,32 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 				return Outcome{Exit: exit}
 			}
 		}
+		if out.Position() > at {
+			failing = time.Time{}
+		}
 		if ctx.Err() != nil {
 			return Outcome{Err: fmt.Errorf("process of %s: %w", p.owner, ErrClosed)}
 		}
 		var gone *WorkerGoneError
 		var local localError
+		var stdin stdinError
 		var e *sdk.Error
 		switch {
+		case errors.Is(err, errEndedWithoutExit):
+			outcome, ended := p.judge(ctx, out)
+			if !ended {
+				outcome = p.lost(ctx, out, "its output was ended without an exit")
+			}
+			return outcome
+		case errors.As(err, &stdin):
+			// The process has no part in it: it goes on, without more stdin and without a false end of it.
+			p.h.log.Error("stdin failed; the process goes on without it", "process", p.id, "error", err)
+			p.mu.Lock()
+			p.stdin = nil
+			p.mu.Unlock()
+			continue
+		case errors.Is(err, errFollowAgain):
+			continue
 		case errors.As(err, &gone):
 			return p.lost(ctx, out, gone.Error())
 		case sdk.IsNotFound(err, sdk.KindContainer):
@@ -98,8 +119,14 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 			// A follower that superseded this one is this host's own, on a newer connection, or another host's on a copy of the
 			// state directory: following again settles the first and shows the second by its repetition.
 			p.worker.failed(conn, err)
-		default:
-			return p.lost(ctx, out, fmt.Sprintf("following it failed: %v", err))
+		default: // a defect of the plugin says nothing of the process
+			if failing.IsZero() {
+				failing = time.Now()
+			}
+			if time.Since(failing) >= p.h.cfg.Timing.WorkerGone {
+				return p.lost(ctx, out, fmt.Sprintf("following it failed: %v", err))
+			}
+			p.h.log.Error("following failed; trying again", "process", p.id, "error", err)
 		}
 		p.tellPaused(err)
 		paused = true
@@ -109,17 +136,30 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 	}
 }
 
+// errEndedWithoutExit: an earlier host ended the stored output of a process that it gave up, and died before its row.
+var errEndedWithoutExit = errors.New("its stored output was ended without an exit")
+
+// errFollowAgain: the process has got a stdin meanwhile.
+var errFollowAgain = errors.New("follow again")
+
 // followOnce follows until the connection ends. It gives the exit once that is stored.
 func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Writer) (exit *sdk.Exit, err error) {
 	if trailer, ok := out.Finished(); ok { // an earlier host stored the exit and died before its row
+		if len(trailer) == 0 {
+			return nil, errEndedWithoutExit
+		}
 		exit = new(sdk.Exit)
 		if err := json.Unmarshal(trailer, exit); err != nil {
 			return nil, localError{err}
 		}
 		return exit, p.stored(ctx, out, *exit)
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	fctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	p.mu.Lock()
+	stdin := p.stdin
+	p.again = cancel
+	p.mu.Unlock()
 	acks := make(chan sdk.Position, 1)
 	f := sdk.Follow{
 		Acks: acks,
@@ -141,17 +181,23 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 			return nil
 		},
 	}
-	if p.stdin != nil {
+	if stdin != nil {
 		feed := &lateReader{}
 		f.Stdin = feed
-		f.Taken = p.stdin.taken
+		f.Taken = stdin.taken
 		f.Opened = func(o sdk.Opened) (err error) {
-			p.stdin.taken(o.StdinTaken)
-			feed.Reader, err = p.stdin.from(ctx, o.StdinTaken)
+			stdin.taken(o.StdinTaken)
+			feed.Reader, err = stdin.from(fctx, o.StdinTaken)
 			return err
 		}
 	}
-	err = conn.FollowProcess(ctx, p.container, p.name, sdk.Position(out.Position()), f)
+	err = conn.FollowProcess(fctx, p.container, p.name, sdk.Position(out.Position()), f)
+	if exit == nil && fctx.Err() != nil && ctx.Err() == nil {
+		return nil, errFollowAgain
+	}
+	if err == nil && exit == nil {
+		err = sdk.NewInternal(nil, "following ended without an exit")
+	}
 	return exit, err
 }
 
@@ -212,19 +258,8 @@ func (p *Process) ended(ctx context.Context, out *spool.Writer, state, reason st
 func (p *Process) missing(ctx context.Context, out *spool.Writer) (Outcome, bool) {
 	since := time.Now()
 	for {
-		row, err := p.row(ctx)
-		if err != nil {
-			return Outcome{Err: err}, true
-		}
-		switch row.State {
-		case containerDestroying, containerDestroyed:
-			reason := context.Cause(p.abort)
-			if reason == nil {
-				reason = errors.New("its container was destroyed")
-			}
-			return p.ended(ctx, out, processAborted, reason.Error(), &AbortedError{Owner: p.owner, Reason: reason.Error()}), true
-		case containerLost:
-			return p.lost(ctx, out, row.Reason), true
+		if outcome, ended := p.judge(ctx, out); ended {
+			return outcome, true
 		}
 		wait := min(time.Until(since.Add(p.h.cfg.Timing.MissingGrace)), statusEvery)
 		if wait > 0 {
@@ -242,12 +277,31 @@ func (p *Process) missing(ctx context.Context, out *spool.Writer) (Outcome, bool
 		}
 		if wait <= 0 {
 			reason := fmt.Sprintf("its container has been missing for %s", time.Since(since).Round(time.Second))
-			if err := p.h.loseContainer(ctx, row.ID, reason); err != nil {
+			if err := p.h.loseContainer(ctx, string(p.container), reason); err != nil {
 				return Outcome{Err: err}, true
 			}
 			return p.lost(ctx, out, reason), true
 		}
 	}
+}
+
+// judge ends the process if its container's row tells how.
+func (p *Process) judge(ctx context.Context, out *spool.Writer) (Outcome, bool) {
+	row, err := p.row(ctx)
+	if err != nil {
+		return Outcome{Err: err}, true
+	}
+	switch row.State {
+	case containerDestroying, containerDestroyed:
+		reason := context.Cause(p.abort)
+		if reason == nil {
+			reason = errors.New("its container was destroyed")
+		}
+		return p.ended(ctx, out, processAborted, reason.Error(), &AbortedError{Owner: p.owner, Reason: reason.Error()}), true
+	case containerLost:
+		return p.lost(ctx, out, row.Reason), true
+	}
+	return Outcome{}, false
 }
 
 func (p *Process) row(ctx context.Context) (row store.Container, err error) {
@@ -283,12 +337,24 @@ func (p *Process) tellPaused(why error) {
 // the reason.
 func (p *Process) Abort(ctx, hurry context.Context, c *Container, reason error, grace time.Duration) error {
 	p.aborted(reason)
+	// Kept before anything is sent: an exit that comes of it is none of the step's own, after a restart too.
+	err := p.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		row, err := tx.Process(p.id)
+		if err != nil || row.State != processRunning {
+			return err
+		}
+		row.Reason = reason.Error()
+		return tx.PutProcess(row)
+	})
+	if err != nil {
+		p.h.log.Error("the reason of an abort is not kept", "process", p.id, "error", err)
+	}
 	gctx, cancel := context.WithTimeout(hurry, grace)
 	defer cancel()
 	if err := p.Signal(gctx, sdk.TERM); err == nil {
 		_, _ = p.Wait(gctx) // its end or the grace's, whichever is first
 	}
-	err := c.Destroy(ctx)
+	err = c.Destroy(ctx)
 	if _, werr := p.Wait(ctx); werr != nil {
 		err = errors.Join(err, werr)
 	}

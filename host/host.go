@@ -62,6 +62,7 @@ type Host struct {
 	workers   map[string]*worker
 	processes map[string]*Process // that are followed, by row id
 	local     map[string]string   // directories on this machine that artifacts can be read from, by artifact id
+	runs      map[string]bool     // under way, by id
 	closed    bool
 }
 
@@ -81,9 +82,8 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	}
 	h := &Host{
 		cfg: cfg, opts: opts, log: opts.Log, index: pool.NewIndex(), place: place,
-		workers: make(map[string]*worker), processes: make(map[string]*Process), local: make(map[string]string),
+		workers: make(map[string]*worker), processes: make(map[string]*Process), local: make(map[string]string), runs: make(map[string]bool),
 	}
-	h.owners.tasks, h.replicas.tasks = &h.tasks, &h.tasks
 	h.queue = pool.NewQueue(h.index, h.place)
 	h.dir = opts.StateDir
 	if h.ephemeral() {
@@ -102,11 +102,14 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	if h.spool, err = spool.Open(filepath.Join(h.dir, "spool"), spool.Options{}); err != nil {
 		return nil, errors.Join(err, h.store.Close())
 	}
-	if err := h.loadLeases(ctx); err != nil {
+	known, err := h.loadLeases(ctx)
+	if err != nil {
 		return nil, errors.Join(err, h.spool.Close(), h.store.Close())
 	}
 	h.ctx, h.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	h.startPlugins()
+	h.owners.closing, h.owners.spawn = h.ctx, h.spawn
+	h.replicas.closing, h.replicas.spawn = h.ctx, h.spawn
+	h.startPlugins(known)
 	h.tasks.Go(h.reap)
 	h.tasks.Go(h.watchStalled)
 	return h, nil
@@ -184,6 +187,17 @@ func (h *Host) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// spawn runs a task that Close awaits.
+func (h *Host) spawn(task func()) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return ErrClosed
+	}
+	h.tasks.Go(task)
+	return nil
+}
+
 // fault marks a point around a change, for tests that stop the host there.
 func (h *Host) fault(point string) {
 	if h.opts.fault != nil {
@@ -195,9 +209,12 @@ func (h *Host) fault(point string) {
 // its worker is back.
 const cleanupTime = 30 * time.Second
 
-// cleanup gives a context for undoing things, which works though ctx may have ended.
+// cleanup gives a context for undoing things, which works though ctx may have ended. It ends when the host closes: the next one on the
+// same state directory settles what is left.
 func (h *Host) cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
+	stop := context.AfterFunc(h.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // labels are on everything that the host makes for an owner.

@@ -33,13 +33,23 @@ type plugin struct {
 	knownOne sync.Once
 }
 
-func (h *Host) startPlugins() {
+// startPlugins is given the workers that the state directory knows of: what is on them can be waited for before a plugin has told them.
+func (h *Host) startPlugins(known []string) {
 	for _, c := range h.cfg.Plugins {
 		p := &plugin{h: h, cfg: c, blocks: make(map[string]config.Worker), known: make(chan struct{})}
 		for _, b := range h.cfg.Workers {
 			if b.Plugin == c.Name {
 				p.blocks[b.Name] = b
 				p.worker(b.Name)
+			}
+		}
+		for _, name := range known {
+			block := name
+			if i := lastSlash(name); i >= 0 {
+				block = name[:i]
+			}
+			if _, ok := p.blocks[block]; ok {
+				p.worker(name)
 			}
 		}
 		p.proc = p.start()
@@ -125,13 +135,14 @@ func (p *plugin) serve(s *launch.Session) {
 		case <-ctx.Done():
 		}
 	})
-	running := make(map[string]context.CancelFunc)
+	running := make(map[string]monitored)
 	for ctx.Err() == nil {
 		err := s.Runtime.Workers(ctx, func(e sdk.WorkerEvent) error {
 			p.apply(ctx, s, e, running, &monitors)
 			return nil
 		})
 		if ctx.Err() == nil {
+			p.knownOne.Do(func() { close(p.known) })
 			p.h.log.Warn("plugin stopped telling its workers; asking again", "plugin", p.cfg.Name, "error", err)
 			select {
 			case <-time.After(statusEvery):
@@ -147,7 +158,7 @@ func (p *plugin) serve(s *launch.Session) {
 }
 
 // apply brings the workers in line with an event. It is called from one goroutine at a time.
-func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent, running map[string]context.CancelFunc, monitors *sync.WaitGroup) {
+func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent, running map[string]monitored, monitors *sync.WaitGroup) {
 	var looks sync.WaitGroup
 	if e.Kind == sdk.WorkerSnapshot {
 		for name := range running {
@@ -167,7 +178,7 @@ func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent
 			continue
 		}
 		w.setInfo(p.merge(info))
-		if running[info.Name] != nil {
+		if _, ok := running[info.Name]; ok {
 			w.lookNow()
 			continue
 		}
@@ -177,10 +188,14 @@ func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent
 			continue
 		}
 		wctx, cancel := context.WithCancel(ctx)
-		running[info.Name] = cancel
+		ended := make(chan struct{})
+		running[info.Name] = monitored{cancel, ended}
 		w.alive()
 		looks.Add(1)
-		monitors.Go(func() { p.h.monitor(wctx, w, conn, looks.Done) })
+		monitors.Go(func() {
+			defer close(ended)
+			p.h.monitor(wctx, w, conn, looks.Done)
+		})
 	}
 	if e.Kind == sdk.WorkerSnapshot {
 		monitors.Go(func() {
@@ -190,11 +205,21 @@ func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent
 	}
 }
 
-func (p *plugin) remove(name string, running map[string]context.CancelFunc) {
-	if cancel := running[name]; cancel != nil {
-		cancel()
-		delete(running, name)
+// monitored is a worker of this plugin that has a monitor.
+type monitored struct {
+	cancel context.CancelFunc
+	ended  <-chan struct{}
+}
+
+// remove takes a worker from placement. Its monitor has ended before that: it would put the worker back.
+func (p *plugin) remove(name string, running map[string]monitored) {
+	m, ok := running[name]
+	if !ok { // not there, or another plugin's
+		return
 	}
+	m.cancel()
+	<-m.ended
+	delete(running, name)
 	w := p.worker(name)
 	w.setRemoved()
 	p.h.tellPlacement(w)
@@ -333,7 +358,7 @@ func (h *Host) look(ctx context.Context, w *worker, conn sdk.Worker, settled *bo
 	if err != nil {
 		return err
 	}
-	if !*settled || changed {
+	if left := w.left.Swap(false); left || changed || !*settled {
 		if err := h.settle(ctx, w, conn); err != nil {
 			return fmt.Errorf("settling what the last session left: %w", err)
 		}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -46,14 +47,14 @@ type Process struct {
 	owner     string
 	worker    *worker
 	token     sdk.Token
-	stdin     *stdinSource
-
-	abort   context.Context // ended by abortNow
-	aborted context.CancelCauseFunc
+	abort     context.Context // ended by abortNow
+	aborted   context.CancelCauseFunc
 
 	done chan struct{} // closed once outcome is set
 
 	mu      sync.Mutex
+	stdin   *stdinSource       // nil: none
+	again   context.CancelFunc // ends the present follower, so that the next one has the stdin
 	outcome Outcome
 	paused  func(why error) // told when the worker goes away, and with nil when it is back
 }
@@ -83,7 +84,11 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 		row.State, row.Reason = processLost, "its container is "+c.state+" and its start was not settled"
 	}
 	if row.State != processStarting {
-		return c.h.attach(row, c.owner, c.worker)
+		p, err := c.h.attach(row, c.owner, c.worker)
+		if err == nil && req.Stdin != nil {
+			p.feed(req.Stdin) // of a client that came back after the host's restart
+		}
+		return p, err
 	}
 	c.h.fault("start-intent")
 	spec.Token = sdk.Token(row.Token)
@@ -153,7 +158,11 @@ func (c *Container) send(ctx context.Context, p *Process, spec sdk.ProcessSpec, 
 	var b backoff
 	var last error // of a start whose effect is unknown
 	for {
-		conn, err := c.worker.acquire(ctx)
+		acquire := c.worker.acquire
+		if sent { // it may well run
+			acquire = c.worker.acquirePatiently
+		}
+		conn, err := acquire(ctx)
 		if err != nil {
 			return c.startFailed(ctx, p, sent, err)
 		}
@@ -217,8 +226,8 @@ func (c *Container) settleStart(ctx context.Context, conn sdk.Worker, spec sdk.P
 
 // startFailed ends the row of a start that did not work: it goes if it surely had no effect, else the process is lost.
 func (c *Container) startFailed(ctx context.Context, p *Process, sent bool, cause error) error {
-	if ctx.Err() != nil {
-		return cause
+	if ctx.Err() != nil || c.h.ctx.Err() != nil {
+		return cause // the row stays: whoever asks next settles it
 	}
 	if !sent {
 		err := c.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.DeleteProcess(p.id) })
@@ -246,6 +255,10 @@ func (h *Host) attach(row store.Process, owner string, w *worker) (*Process, err
 	case processRunning:
 		return h.follow(p)
 	case processExited:
+		if row.Reason != "" { // it ended because it was told to
+			p.outcome.Err = &AbortedError{Owner: owner, Reason: row.Reason}
+			break
+		}
 		p.outcome.Exit = new(sdk.Exit)
 		if err := json.Unmarshal(row.Exit, p.outcome.Exit); err != nil {
 			return nil, fmt.Errorf("record of process %s: %w", row.ID, err)
@@ -259,6 +272,19 @@ func (h *Host) attach(row store.Process, owner string, w *worker) (*Process, err
 	}
 	close(p.done)
 	return p, nil
+}
+
+// feed gives a process that has none a stdin, from its beginning.
+func (p *Process) feed(src io.Reader) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stdin != nil {
+		return
+	}
+	p.stdin = newStdinSource(src)
+	if p.again != nil {
+		p.again()
+	}
 }
 
 // Wait waits until the process has ended and says how. Its error is ctx's.
@@ -310,7 +336,7 @@ func (h *Host) endProcess(ctx context.Context, id, state, reason string, exit *s
 		if err != nil || row.State == processExited || row.State == processLost || row.State == processAborted {
 			return err
 		}
-		row.State, row.Reason, row.EndedAt = state, reason, time.Now()
+		row.State, row.Reason, row.EndedAt = state, cmp.Or(reason, row.Reason), time.Now()
 		if exit != nil {
 			if row.Exit, err = json.Marshal(exit); err != nil {
 				return err

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -84,6 +85,7 @@ func (h *Host) reapWorker(w *worker) error {
 	}
 	doomed, unknown := reap.Mark(listed, known, w.unknown, time.Now(), h.cfg.Timing.MissingGrace)
 	w.unknown = unknown
+	var errs []error
 	for _, d := range doomed {
 		h.log.Info("destroying what has no record", "worker", w.name, "kind", d.Kind, "id", d.ID, "reason", d.Reason)
 		err := w.call(ctx, "destroy "+d.Kind, func(ctx context.Context, c sdk.Worker) error {
@@ -92,9 +94,7 @@ func (h *Host) reapWorker(w *worker) error {
 			}
 			return c.DestroyVolume(ctx, sdk.VolumeID(d.ID))
 		})
-		if err != nil {
-			return err
-		}
+		errs = append(errs, err)
 	}
-	return nil
+	return errors.Join(errs...)
 }

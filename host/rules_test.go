@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -28,86 +29,89 @@ func TestRules(t *testing.T) {
 	}
 	rows := []struct {
 		name   string
-		hooks  func(h *hooks)
+		hooks  func(h *hooked)
 		starts int    // StartProcess calls that the worker got; 0: any number
 		want   string // "exit 0", "lost: text", "aborted", "start: class"
 		output string
 	}{
-		{"nothing special", func(h *hooks) {}, 1, "exit 0", "ran\n"},
-		{"start away, took effect", func(h *hooks) {
-			h.start = func(n int, real func() error) error { return errors.Join(errAway, real()) }
+		{"nothing special", func(h *hooked) {}, 1, "exit 0", "ran\n"},
+		{"start away, took effect", func(h *hooked) {
+			h.on["start"] = func(n int, real func() error) error { return errors.Join(errAway, real()) }
 		}, 1, "exit 0", "ran\n"},
-		{"start away, took no effect", func(h *hooks) { h.start = firstTimes(1, errAway) }, 2, "exit 0", "ran\n"},
-		{"start internal, took effect", func(h *hooks) {
-			h.start = func(n int, real func() error) error { return errors.Join(sdk.NewInternal(nil, "broken"), real()) }
+		{"start away, took no effect", func(h *hooked) { h.on["start"] = firstTimes(1, errAway) }, 2, "exit 0", "ran\n"},
+		{"start internal, took effect", func(h *hooked) {
+			h.on["start"] = func(n int, real func() error) error { return errors.Join(sdk.NewInternal(nil, "broken"), real()) }
 		}, 1, "exit 0", "ran\n"},
-		{"start internal, took no effect", func(h *hooks) { h.start = firstTimes(9, sdk.NewInternal(nil, "broken")) },
+		{"start internal, took no effect", func(h *hooked) { h.on["start"] = firstTimes(9, sdk.NewInternal(nil, "broken")) },
 			1, "start: internal", ""},
-		{"start invalid", func(h *hooks) { h.start = firstTimes(9, sdk.NewInvalid(sdk.ReasonExecutableNotFound, "no sh")) },
+		{"start invalid", func(h *hooked) { h.on["start"] = firstTimes(9, sdk.NewInvalid(sdk.ReasonExecutableNotFound, "no sh")) },
 			1, "start: invalid", ""},
-		{"start exhausted", func(h *hooks) { h.start = firstTimes(9, sdk.NewExhausted(sdk.ReasonMemory, "full")) },
+		{"start exhausted", func(h *hooked) { h.on["start"] = firstTimes(9, sdk.NewExhausted(sdk.ReasonMemory, "full")) },
 			1, "start: exhausted", ""},
-		{"follow away three times", func(h *hooks) { h.follow = firstTimes(3, errAway) }, 1, "exit 0", "ran\n"},
-		{"follow superseded by a connection of its own", func(h *hooks) {
-			h.follow = firstTimes(1, sdk.NewFailedPrecondition(sdk.ReasonSuperseded, sdk.KindProcess, "main", "superseded"))
+		{"follow away three times", func(h *hooked) { h.on["follow"] = firstTimes(3, errAway) }, 1, "exit 0", "ran\n"},
+		{"follow superseded by a connection of its own", func(h *hooked) {
+			h.on["follow"] = firstTimes(1, sdk.NewFailedPrecondition(sdk.ReasonSuperseded, sdk.KindProcess, "main", "superseded"))
 		}, 1, "exit 0", "ran\n"},
-		{"container not found for a moment", func(h *hooks) { h.follow = firstTimes(1, gone) }, 1, "exit 0", "ran\n"},
-		{"container not found, and not listed for a moment", func(h *hooks) {
-			h.follow = firstTimes(1, gone)
-			h.list = firstTimes(1, nil)
+		{"container not found for a moment", func(h *hooked) { h.on["follow"] = firstTimes(1, gone) }, 1, "exit 0", "ran\n"},
+		{"container not found, and not listed for a moment", func(h *hooked) {
+			h.on["follow"] = firstTimes(1, gone)
+			h.on["list"] = firstTimes(1, nil)
 		}, 1, "exit 0", "ran\n"},
-		{"container not found for longer than the grace", func(h *hooks) {
-			h.follow, h.list = firstTimes(99, gone), firstTimes(99, nil)
+		{"container not found for longer than the grace", func(h *hooked) {
+			h.on["follow"], h.on["list"] = firstTimes(99, gone), firstTimes(99, nil)
 		}, 1, "lost: its container has been missing for", ""},
-		{"container gone under a new incarnation", func(h *hooks) {
-			h.follow = func(n int, real func() error) error {
+		{"container gone under a new incarnation", func(h *hooked) {
+			h.on["follow"] = func(n int, real func() error) error {
 				if n == 1 {
 					return errAway // the worker is looked at again, and is another one
 				}
 				return gone
 			}
-			h.list = firstTimes(99, nil)
-			h.status = func(n int, s *sdk.Status) {
+			h.on["list"] = firstTimes(99, nil)
+			h.status = func(_ context.Context, n int, s *sdk.Status) error {
 				if n > 1 {
 					s.ContainerIncarnation += "-reborn"
 				}
+				return nil
 			}
 		}, 1, "lost: worker m came back without what it had", ""},
-		{"incarnation unknown for a while", func(h *hooks) {
-			h.follow = firstTimes(1, errAway)
-			h.status = func(n int, s *sdk.Status) {
+		{"incarnation unknown for a while", func(h *hooked) {
+			h.on["follow"] = firstTimes(1, errAway)
+			h.status = func(_ context.Context, n int, s *sdk.Status) error {
 				if n == 2 {
 					s.ContainerIncarnation, s.VolumeIncarnation = "", ""
 				}
+				return nil
 			}
 		}, 1, "exit 0", "ran\n"},
-		{"container never started the process", func(h *hooks) {
-			h.follow = firstTimes(99, sdk.NewNotFound(sdk.KindProcess, "main"))
+		{"container never started the process", func(h *hooked) {
+			h.on["follow"] = firstTimes(99, sdk.NewNotFound(sdk.KindProcess, "main"))
 		}, 1, "lost: process \"main\" not found", ""},
-		{"process abandoned, its journal is there", func(h *hooks) {
-			h.follow = func(n int, real func() error) error {
+		{"process abandoned, its journal is there", func(h *hooked) {
+			h.on["follow"] = func(n int, real func() error) error {
 				if err := real(); err != nil && !errors.Is(err, errNoExit) {
 					return err
 				}
 				return sdk.NewFailedPrecondition(sdk.ReasonAbandoned, sdk.KindProcess, "main", "abandoned")
 			}
 		}, 1, "exit 0", "ran\n"}, // the exit had come before: it stays
-		{"process abandoned", func(h *hooks) {
-			h.follow = firstTimes(99, sdk.NewFailedPrecondition(sdk.ReasonAbandoned, sdk.KindProcess, "main", "abandoned"))
+		{"process abandoned", func(h *hooked) {
+			h.on["follow"] = firstTimes(99, sdk.NewFailedPrecondition(sdk.ReasonAbandoned, sdk.KindProcess, "main", "abandoned"))
 		}, 1, "lost: nobody was left", ""},
-		{"record of a dead container cannot be read", func(h *hooks) {
-			h.follow = firstTimes(99, sdk.NewFailedPrecondition(sdk.ReasonRecordLost, sdk.KindContainer, "c", "scratch is gone"))
+		{"record of a dead container cannot be read", func(h *hooked) {
+			h.on["follow"] = firstTimes(99, sdk.NewFailedPrecondition(sdk.ReasonRecordLost, sdk.KindContainer, "c", "scratch is gone"))
 		}, 1, "lost: scratch is gone", ""},
-		{"worker away for too long", func(h *hooks) {
-			h.follow = firstTimes(99, errAway)
-			h.status = func(n int, s *sdk.Status) {
+		{"worker away for too long", func(h *hooked) {
+			h.on["follow"] = firstTimes(99, errAway)
+			h.status = func(_ context.Context, n int, s *sdk.Status) error {
 				if n > 1 {
 					s.Health, s.Reason = sdk.Away, "unplugged"
 				}
+				return nil
 			}
 		}, 1, "lost: worker m has been away for", ""},
-		{"create away, took effect", func(h *hooks) {
-			h.create = func(n int, real func() error) error {
+		{"create away, took effect", func(h *hooked) {
+			h.on["create"] = func(n int, real func() error) error {
 				err := real()
 				if n == 1 {
 					return errAway
@@ -119,8 +123,8 @@ func TestRules(t *testing.T) {
 	for _, row := range rows {
 		t.Run(strings.ReplaceAll(row.name, " ", "-"), func(t *testing.T) {
 			t.Parallel()
-			o := &overlay{Runtime: newMemory(t, "m")}
-			row.hooks(&o.hooks)
+			o := &hooked{Runtime: newMemory(t, "m"), on: make(map[string]func(int, func() error) error)}
+			row.hooks(o)
 			h := openHost(t, o, Options{}, "m")
 			p, err := tryScript(t, h, "owner", "echo ran")
 			got := ""
@@ -135,10 +139,10 @@ func TestRules(t *testing.T) {
 			if !strings.HasPrefix(got, row.want) {
 				t.Errorf("outcome %q (%v), want %q", got, err, row.want)
 			}
-			if n := o.hooks.calls["start"]; row.starts > 0 && n != row.starts {
+			if n := o.n["start"]; row.starts > 0 && n != row.starts {
 				t.Errorf("%d starts were sent, want %d", n, row.starts)
 			}
-			if n := len(o.hooks.tokens); n != 1 {
+			if n := len(o.tokens); n != 1 {
 				t.Errorf("starts with %d tokens, want one", n)
 			}
 			checkRow(t, h, row.want)

@@ -85,6 +85,13 @@ func (e *RunEndedError) Error() string {
 	return fmt.Sprintf("run %s has %s: give another id for a new run", e.ID, e.State)
 }
 
+// RunBusyError says that this host runs that id already.
+type RunBusyError struct{ ID string }
+
+func (e *RunBusyError) Error() string {
+	return fmt.Sprintf("run %s is under way in this host already", e.ID)
+}
+
 // NewRunID makes an id for a run.
 func NewRunID() string { return newID("r") }
 
@@ -96,8 +103,9 @@ const MainProcess = "main"
 
 // States of a run's row.
 const (
-	runGoing = "going"
-	runEnded = "ended"
+	runGoing  = "going"
+	runEnding = "ending" // all its steps have ended; what is left of it goes
+	runEnded  = "ended"
 )
 
 // Run runs a job: each step as soon as what it needs has succeeded, independent ones side by side. A step that fails stops only
@@ -106,6 +114,24 @@ const (
 // result, which is there in either case once a step has begun.
 func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 	began := time.Now()
+	if req.ID == "" {
+		req.ID = NewRunID()
+	}
+	h.mu.Lock()
+	busy := h.runs[req.ID]
+	h.runs[req.ID] = true
+	h.mu.Unlock()
+	if busy {
+		return nil, &RunBusyError{ID: req.ID}
+	}
+	defer func() {
+		h.mu.Lock()
+		delete(h.runs, req.ID)
+		h.mu.Unlock()
+	}()
+	events, leave := whileHere(req.Events)
+	defer leave()
+	req.Events = events
 	r, err := h.beginRun(ctx, req)
 	if err != nil {
 		return nil, err
@@ -125,9 +151,15 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 	}
 	steps.Wait()
 	out := &RunResult{ID: r.id, Steps: results}
-	out.Outputs, err = r.takeOutputs(ctx)
+	if h.ctx.Err() == nil {
+		out.Outputs, err = r.takeOutputs(ctx)
+	}
 	if h.ctx.Err() != nil {
 		return out, errors.Join(err, fmt.Errorf("run %s can be resumed: %w", r.id, ErrClosed))
+	}
+	if err != nil && ctx.Err() == nil {
+		// What was made is kept: it may have taken hours, and the target may be mended.
+		return out, fmt.Errorf("%w: resume run %s to write it", err, r.id)
 	}
 	err = errors.Join(err, r.end(ctx))
 	out.Took = time.Since(began)
@@ -148,9 +180,6 @@ type run struct {
 }
 
 func (h *Host) beginRun(ctx context.Context, req RunRequest) (*run, error) {
-	if req.ID == "" {
-		req.ID = NewRunID()
-	}
 	if req.Grace == 0 {
 		req.Grace = DefaultGrace
 	}
@@ -162,8 +191,12 @@ func (h *Host) beginRun(ctx context.Context, req RunRequest) (*run, error) {
 	if err := req.checkTrees(); err != nil {
 		return nil, err
 	}
-	if err := r.claim(ctx); err != nil {
+	ending, err := r.claim(ctx)
+	if err != nil {
 		return nil, err
+	}
+	if ending { // an earlier host died while it cleaned up
+		return nil, errors.Join(&RunEndedError{ID: r.id, State: runEnded}, r.end(ctx))
 	}
 	for _, in := range req.Job.Inputs {
 		a, err := h.AddDir(ctx, r.owner("input/"+in.Name), r.owner(""), req.Inputs[in.Name])
@@ -223,23 +256,25 @@ func (q *RunRequest) outputNames() []string {
 func (r *run) owner(step string) string { return RunOwner(r.id, step) }
 
 // claim makes the run's row, or finds it and checks that the job is the same.
-func (r *run) claim(ctx context.Context) error {
+func (r *run) claim(ctx context.Context) (ending bool, err error) {
 	text, err := json.Marshal(r.req.Job)
 	if err != nil {
-		return err
+		return false, err
 	}
 	sum := sha256.Sum256(text)
 	digest, err := json.Marshal(hex.EncodeToString(sum[:]))
 	if err != nil {
-		return err
+		return false, err
 	}
-	return r.h.store.Update(ctx, store.PowerSafe, func(tx *store.Tx) error {
+	err = r.h.store.Update(ctx, store.PowerSafe, func(tx *store.Tx) error {
 		row, err := tx.Run(r.id)
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 			return tx.PutRun(store.Run{ID: r.id, Job: digest, State: runGoing, CreatedAt: time.Now()})
 		case err != nil:
 			return err
+		case row.State == runEnding:
+			ending = true
 		case row.State != runGoing:
 			return &RunEndedError{ID: r.id, State: row.State}
 		case string(row.Job) != string(digest):
@@ -247,6 +282,7 @@ func (r *run) claim(ctx context.Context) error {
 		}
 		return nil
 	})
+	return ending, err
 }
 
 func (r *run) tell(e Event) {
@@ -297,6 +333,9 @@ func (r *run) artifact(ctx context.Context, ref job.Ref) (*Artifact, error) {
 func (r *run) end(ctx context.Context) error {
 	ctx, cancel := r.h.cleanup(ctx)
 	defer cancel()
+	if err := r.put(ctx, runEnding); err != nil {
+		return err
+	}
 	var rows []store.Artifact
 	err := r.h.store.View(ctx, func(tx *store.Tx) (err error) {
 		rows, err = tx.Artifacts(store.ArtifactFilter{OwnerPrefix: r.owner("")})
@@ -306,13 +345,16 @@ func (r *run) end(ctx context.Context) error {
 	for _, row := range rows {
 		errs = append(errs, r.h.RemoveArtifact(ctx, &Artifact{ID: row.ID, Name: row.Name}))
 	}
-	errs = append(errs, r.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+	return errors.Join(append(errs, r.put(ctx, runEnded))...)
+}
+
+func (r *run) put(ctx context.Context, state string) error {
+	return r.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		row, err := tx.Run(r.id)
 		if err != nil {
 			return err
 		}
-		row.State, row.EndedAt = runEnded, time.Now()
+		row.State, row.EndedAt = state, time.Now()
 		return tx.PutRun(row)
-	}))
-	return errors.Join(errs...)
+	})
 }

@@ -298,7 +298,7 @@ func awaitText(t testing.TB, p *Process, text string) {
 // every caller sees the same end.
 func TestOneContainerForAnOwner(t *testing.T) {
 	t.Parallel()
-	o := &overlay{Runtime: newMemory(t, "a", "b")}
+	o := &hooked{Runtime: newMemory(t, "a", "b")}
 	h := openHost(t, o, Options{}, "a", "b")
 	var wg sync.WaitGroup
 	ids := make([]sdk.ContainerID, 50)
@@ -326,10 +326,10 @@ func TestOneContainerForAnOwner(t *testing.T) {
 			t.Fatalf("caller %d: container %s, output %q; the first had %s", i, ids[i], outputs[i], ids[0])
 		}
 	}
-	if n := o.hooks.calls["create"]; n != 1 {
+	if n := o.n["create"]; n != 1 {
 		t.Errorf("%d containers were created", n)
 	}
-	if n := len(o.hooks.tokens); n != 1 {
+	if n := len(o.tokens); n != 1 {
 		t.Errorf("%d starts", n)
 	}
 }

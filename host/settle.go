@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slipway-run/slipway/host/pool"
@@ -12,14 +13,15 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// loadLeases tells placement what the state directory says of containers.
-func (h *Host) loadLeases(ctx context.Context) error {
-	return h.store.View(ctx, func(tx *store.Tx) error {
+// loadLeases tells placement what the state directory says of containers, and names the workers that have any.
+func (h *Host) loadLeases(ctx context.Context) (known []string, err error) {
+	err = h.store.View(ctx, func(tx *store.Tx) error {
 		containers, err := tx.Containers(store.ContainerFilter{States: []string{containerCreating, containerReady}})
 		if err != nil {
 			return err
 		}
 		for _, c := range containers {
+			known = append(known, c.Worker)
 			var r containerRecord
 			if err := json.Unmarshal(c.Spec, &r); err != nil {
 				return fmt.Errorf("record of container %s: %w", c.ID, err)
@@ -30,6 +32,7 @@ func (h *Host) loadLeases(ctx context.Context) error {
 		}
 		return nil
 	})
+	return known, err
 }
 
 // loadContent tells placement what content a worker has.
@@ -46,6 +49,15 @@ func (h *Host) loadContent(ctx context.Context, w *worker) error {
 // checkIncarnation compares the worker's two stores with what was known of them. What lay in a store that is no more is lost at
 // once: its rows say so when this returns.
 func (h *Host) checkIncarnation(ctx context.Context, w *worker, s sdk.Status) (changed bool, err error) {
+	var known store.Worker
+	err = h.store.View(ctx, func(tx *store.Tx) error {
+		known, err = tx.Worker(w.name)
+		return err
+	})
+	if err == nil && (s.ContainerIncarnation == "" || s.ContainerIncarnation == known.ContainerIncarnation) &&
+		(s.VolumeIncarnation == "" || s.VolumeIncarnation == known.VolumeIncarnation) {
+		return false, nil // nothing is written: a full disk must not take a worker away
+	}
 	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
 		changed = false
 		row, err := tx.Worker(w.name)
@@ -58,7 +70,7 @@ func (h *Host) checkIncarnation(ctx context.Context, w *worker, s sdk.Status) (c
 		now := row
 		if replaced(row.ContainerIncarnation, s.ContainerIncarnation) {
 			changed = true
-			if err := loseContainers(tx, w.name); err != nil {
+			if err := h.loseContainers(tx, w.name); err != nil {
 				return err
 			}
 		}
@@ -85,7 +97,7 @@ func (h *Host) checkIncarnation(ctx context.Context, w *worker, s sdk.Status) (c
 // replaced tells whether a store is another one than before. Empty means unknown, never a change.
 func replaced(before, now string) bool { return before != "" && now != "" && before != now }
 
-func loseContainers(tx *store.Tx, worker string) error {
+func (h *Host) loseContainers(tx *store.Tx, worker string) error {
 	rows, err := tx.Containers(store.ContainerFilter{Worker: worker, States: []string{containerCreating, containerReady, containerDestroying}})
 	if err != nil {
 		return err
@@ -100,6 +112,7 @@ func loseContainers(tx *store.Tx, worker string) error {
 		if err := tx.PutContainer(row); err != nil {
 			return err
 		}
+		h.index.Release(row.Owner)
 	}
 	return nil
 }
@@ -127,6 +140,7 @@ func (h *Host) loseContainer(ctx context.Context, id, reason string) error {
 			return err
 		}
 		row.State, row.Reason, row.UpdatedAt = containerLost, reason, time.Now()
+		h.index.Release(row.Owner)
 		return tx.PutContainer(row)
 	})
 }
@@ -151,18 +165,59 @@ func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker) error {
 			return err
 		}
 	}
+	stuck := make(map[string]bool) // containers, and volumes that one of them or a clone still needs
 	for _, row := range containers {
-		if err := h.settleContainer(ctx, w, conn, row, listed[sdk.ContainerID(row.ID)]); err != nil {
+		err := h.settleContainer(ctx, w, conn, row, listed[sdk.ContainerID(row.ID)])
+		if err == nil {
+			continue
+		}
+		if err = h.leave(ctx, w, err); err == nil && row.State == containerCreating { // an owner may ask again
+			row.State, row.Owner, row.UpdatedAt = containerDestroying, "", time.Now()
+			err = h.putContainer(ctx, row)
+		}
+		if err != nil {
 			return fmt.Errorf("container %s: %w", row.ID, err)
 		}
+		stuck[row.ID] = true
 	}
+	slices.Reverse(volumes) // clones are younger than what they are clones of
 	for _, row := range volumes {
-		if err := h.undoVolume(ctx, conn, row); err != nil {
+		if row.State == volumeDestroying && (stuck[row.ID] || row.Container != "" && stuck[row.Container]) {
+			stuck[row.Parent] = true
+			continue
+		}
+		err := h.undoVolume(ctx, conn, row)
+		if err == nil {
+			continue
+		}
+		if err = h.leave(ctx, w, err); err == nil {
+			row.State = volumeDestroying
+			err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutVolume(row) })
+		}
+		if err != nil {
 			return fmt.Errorf("volume %s: %w", row.ID, err)
 		}
+		stuck[row.Parent] = true
 	}
 	w.settled = true
 	return h.loadContent(ctx, w)
+}
+
+// leave decides whether what failed for one thing is left for later. It is not if the worker is away: then nothing is settled.
+func (h *Host) leave(ctx context.Context, w *worker, err error) error {
+	if ctx.Err() != nil || errors.Is(err, sdk.Unavailable) {
+		return err
+	}
+	h.log.Error("something stays on a worker; trying again", "worker", w.name, "error", err)
+	w.left.Store(true)
+	return nil
+}
+
+// bounded makes one call of settling: a thing that hangs must not keep its worker away.
+func bounded[ID ~string](ctx context.Context, call func(context.Context, ID) error, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, cleanupTime)
+	defer cancel()
+	return call(ctx, ID(id))
 }
 
 // onTheWay lists what has to be settled on a worker: the volumes exclude those of a container that may be adopted.
@@ -202,7 +257,7 @@ func (h *Host) settleContainer(ctx context.Context, w *worker, conn sdk.Worker, 
 		if row.Owner == "" {
 			return h.undoContainer(ctx, conn, row)
 		}
-		if err := conn.DestroyContainer(ctx, sdk.ContainerID(row.ID)); err != nil {
+		if err := bounded(ctx, conn.DestroyContainer, row.ID); err != nil {
 			return err
 		}
 		h.index.Release(row.Owner)
@@ -228,9 +283,14 @@ func (h *Host) settleProcesses(ctx context.Context, w *worker, conn sdk.Worker, 
 	}
 	var infos []sdk.ProcessInfo
 	if row.State == containerReady {
-		if infos, err = conn.ListProcesses(ctx, sdk.ContainerID(row.ID)); err != nil && !errors.Is(err, sdk.NotFound) {
+		err = bounded(ctx, func(ctx context.Context, id sdk.ContainerID) (err error) {
+			infos, err = conn.ListProcesses(ctx, id)
+			return err
+		}, row.ID)
+		if ctx.Err() != nil || errors.Is(err, sdk.Unavailable) {
 			return err
 		}
+		// Any other error is about this container: whoever follows or starts in it finds out.
 	}
 	for _, p := range rows {
 		handle := h.newProcess(p, row.Owner, w)
@@ -256,7 +316,7 @@ func (h *Host) settleProcesses(ctx context.Context, w *worker, conn sdk.Worker, 
 
 // undoContainer removes what came of a container in which no process was started.
 func (h *Host) undoContainer(ctx context.Context, conn sdk.Worker, row store.Container) error {
-	if err := conn.DestroyContainer(ctx, sdk.ContainerID(row.ID)); err != nil {
+	if err := bounded(ctx, conn.DestroyContainer, row.ID); err != nil {
 		return err
 	}
 	volumes, err := h.volumes(ctx, store.VolumeFilter{Container: row.ID})
@@ -273,7 +333,7 @@ func (h *Host) undoContainer(ctx context.Context, conn sdk.Worker, row store.Con
 }
 
 func (h *Host) undoVolume(ctx context.Context, conn sdk.Worker, row store.Volume) error {
-	if err := conn.DestroyVolume(ctx, sdk.VolumeID(row.ID)); err != nil {
+	if err := bounded(ctx, conn.DestroyVolume, row.ID); err != nil {
 		return err
 	}
 	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.DeleteVolume(row.ID) })

@@ -16,10 +16,16 @@ type stdinSource struct {
 
 	mu   sync.Mutex
 	base int64 // position of buf's first byte: all before it was taken
+	done int64 // all before it was taken; ahead of what src was read to if an earlier host fed the process
 	buf  []byte
 	err  error // of src, after buf
 	busy chan struct{}
 }
+
+// stdinError marks a failure of a client's stdin.
+type stdinError struct{ error }
+
+func (e stdinError) Unwrap() error { return e.error }
 
 func newStdinSource(src io.Reader) *stdinSource {
 	return &stdinSource{src: src, busy: make(chan struct{}, 1)}
@@ -29,9 +35,14 @@ func newStdinSource(src io.Reader) *stdinSource {
 func (s *stdinSource) taken(total int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if n := total - s.base; n > 0 && n <= int64(len(s.buf)) {
+	s.done = max(s.done, total)
+	s.letGo()
+}
+
+func (s *stdinSource) letGo() {
+	if n := min(s.done-s.base, int64(len(s.buf))); n > 0 {
 		s.buf = s.buf[n:]
-		s.base = total
+		s.base += n
 	}
 }
 
@@ -40,8 +51,8 @@ func (s *stdinSource) taken(total int64) {
 func (s *stdinSource) from(ctx context.Context, at int64) (io.Reader, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at < s.base || at > s.base+int64(len(s.buf)) {
-		return nil, sdk.NewInternal(nil, "stdin is taken up to %d, but only %d to %d are kept", at, s.base, s.base+int64(len(s.buf)))
+	if at < s.base {
+		return nil, sdk.NewInternal(nil, "stdin is taken up to %d, but only what comes after %d is kept", at, s.base)
 	}
 	return &stdinReader{s: s, ctx: ctx, at: at}, nil
 }
@@ -90,5 +101,9 @@ func (r *stdinReader) fill() {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	r.s.buf = append(r.s.buf, chunk[:n]...)
+	r.s.letGo()
 	r.s.err = err
+	if err != nil && err != io.EOF {
+		r.s.err = stdinError{err}
+	}
 }

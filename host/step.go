@@ -226,6 +226,9 @@ func (r *run) abort(ctx context.Context, c *Container, p *Process, why error) {
 }
 
 func (r *run) destroy(ctx context.Context, c *Container) {
+	if r.h.ctx.Err() != nil {
+		return // the step goes on when the run is resumed
+	}
 	ctx, cancel := r.h.cleanup(ctx)
 	defer cancel()
 	if err := c.Destroy(ctx); err != nil {

@@ -68,7 +68,8 @@ func (h *Host) destroyVolume(ctx context.Context, row store.Volume) error {
 		h.index.RemoveVolume(row.Worker, row.Artifact)
 	}
 	row.State = volumeDestroying
-	if err := h.putVolume(ctx, row); err != nil {
+	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutVolume(row) })
+	if err != nil {
 		return err
 	}
 	w, err := h.worker(row.Worker)
@@ -79,6 +80,7 @@ func (h *Host) destroyVolume(ctx context.Context, row store.Volume) error {
 		return c.DestroyVolume(ctx, sdk.VolumeID(row.ID))
 	})
 	if err != nil {
+		w.left.Store(true)
 		return err
 	}
 	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.DeleteVolume(row.ID) })

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-run/slipway/host/pool"
@@ -21,6 +22,7 @@ type worker struct {
 	closed <-chan struct{} // when the host closes, all waiting ends
 
 	placing sync.Mutex   // one at a time tells placement
+	left    atomic.Bool  // something could not be destroyed: the monitor tries again
 	settled bool         // what an earlier host left on it is settled; of its monitor
 	unknown reap.Unknown // what it lists without a row; of the reaper
 
@@ -48,6 +50,7 @@ func newWorker(name, plugin string, goneIn time.Duration, closed <-chan struct{}
 // call makes one idempotent call on the worker, again each time that the worker was away meanwhile.
 func (w *worker) call(ctx context.Context, what string, f func(context.Context, sdk.Worker) error) error {
 	var b backoff
+	var failing time.Time
 	for {
 		conn, err := w.acquire(ctx)
 		if err == nil {
@@ -60,6 +63,12 @@ func (w *worker) call(ctx context.Context, what string, f func(context.Context, 
 			return fmt.Errorf("%s on %s: %w", what, w.name, err)
 		}
 		w.failed(conn, err)
+		if failing.IsZero() {
+			failing = time.Now()
+		}
+		if away := time.Since(failing); away >= w.goneIn { // though its status may say otherwise
+			return fmt.Errorf("%s on %s: %w", what, w.name, &WorkerGoneError{Worker: w.name, Away: away, Cause: err})
+		}
 		if err := b.wait(ctx, err); err != nil {
 			return fmt.Errorf("%s on %s: %w", what, w.name, err)
 		}
@@ -80,7 +89,7 @@ func (b *backoff) wait(ctx context.Context, err error) error {
 	b.next = min(max(2*b.next, probeFirst), statusEvery)
 	d := b.next
 	if e, ok := errors.AsType[*sdk.Error](err); ok && e.RetryAfter > 0 {
-		d = e.RetryAfter
+		d = min(e.RetryAfter, statusEvery) // a plugin's hint, not its command
 	}
 	select {
 	case <-time.After(d):
@@ -242,6 +251,13 @@ func (w *worker) setRemoved() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.removed = true
+}
+
+// known tells whether the worker was ever up.
+func (w *worker) known() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status.Health != sdk.HealthUnknown
 }
 
 // has tells whether the worker's last status named a feature.

@@ -43,7 +43,7 @@ func memoryPlugin(t testing.TB) string {
 // testWorld is a memory that outlives plugin and host: it lives in the test, which counts what was started on it. Plugins
 // reach it by its socket, through a real subprocess.
 type testWorld struct {
-	*overlay
+	*hooked
 	socket string
 }
 
@@ -53,7 +53,7 @@ func startWorld(t testing.TB, worker string) *testWorld {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &testWorld{overlay: &overlay{Runtime: newMemory(t, worker)}, socket: filepath.Join(dir, "w.sock")}
+	w := &testWorld{hooked: &hooked{Runtime: newMemory(t, worker)}, socket: filepath.Join(dir, "w.sock")}
 	lis, err := net.Listen("unix", w.socket)
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func startWorld(t testing.TB, worker string) *testWorld {
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() {
-		served <- rpc.ServeOn(ctx, lis, sdk.PluginInfo{Name: "memory", Version: "test"}, w.overlay, rpc.ServeOptions{})
+		served <- rpc.ServeOn(ctx, lis, sdk.PluginInfo{Name: "memory", Version: "test"}, w.hooked, rpc.ServeOptions{})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -75,9 +75,9 @@ func startWorld(t testing.TB, worker string) *testWorld {
 
 // starts counts how many different starts were asked for: each has its own token.
 func (w *testWorld) starts() int {
-	w.hooks.mu.Lock()
-	defer w.hooks.mu.Unlock()
-	return len(w.hooks.tokens)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.tokens)
 }
 
 // left lists what is on the worker.

@@ -1,0 +1,179 @@
+package host
+
+import (
+	"context"
+	"io"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// hooked is a runtime whose calls a test can answer itself: on by the call's name, else hook for all of them. Each gets
+// the number of the call, from 1, and what makes the real one.
+type hooked struct {
+	sdk.Runtime
+	on      map[string]func(n int, real func() error) error
+	hook    func(ctx context.Context, call, id string, n int, real func() error) error
+	status  func(ctx context.Context, n int, s *sdk.Status) error
+	workers func(ctx context.Context, emit func(sdk.WorkerEvent) error) error
+
+	mu     sync.Mutex
+	n      map[string]int     // calls so far
+	tokens map[sdk.Token]bool // of the starts that were asked for
+}
+
+func (o *hooked) count(call string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.n == nil {
+		o.n = make(map[string]int)
+	}
+	o.n[call]++
+	return o.n[call]
+}
+
+func (o *hooked) run(ctx context.Context, call, id string, real func() error) error {
+	n := o.count(call)
+	if f := o.on[call]; f != nil {
+		return f(n, real)
+	}
+	if o.hook == nil {
+		return real()
+	}
+	return o.hook(ctx, call, id, n, real)
+}
+
+func (o *hooked) Workers(ctx context.Context, emit func(sdk.WorkerEvent) error) error {
+	if o.workers != nil {
+		return o.workers(ctx, emit)
+	}
+	return o.Runtime.Workers(ctx, emit)
+}
+
+func (o *hooked) Worker(name string) (sdk.Worker, error) {
+	w, err := o.Runtime.Worker(name)
+	if err != nil {
+		return nil, err
+	}
+	return &hookedWorker{w, o, name}, nil
+}
+
+type hookedWorker struct {
+	sdk.Worker
+	o    *hooked
+	name string
+}
+
+func (w *hookedWorker) Status(ctx context.Context) (sdk.Status, error) {
+	s, err := w.Worker.Status(ctx)
+	n := w.o.count("status")
+	if w.o.status != nil && err == nil {
+		err = w.o.status(ctx, n, &s)
+	}
+	return s, err
+}
+func (w *hookedWorker) CreateVolume(ctx context.Context, s sdk.VolumeSpec) error {
+	return w.o.run(ctx, "create-volume", string(s.ID), func() error { return w.Worker.CreateVolume(ctx, s) })
+}
+func (w *hookedWorker) SealVolume(ctx context.Context, id sdk.VolumeID) error {
+	return w.o.run(ctx, "seal", string(id), func() error { return w.Worker.SealVolume(ctx, id) })
+}
+func (w *hookedWorker) DestroyVolume(ctx context.Context, id sdk.VolumeID) error {
+	return w.o.run(ctx, "destroy-volume", string(id), func() error { return w.Worker.DestroyVolume(ctx, id) })
+}
+func (w *hookedWorker) StreamIn(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn, r io.Reader) error {
+	return w.o.run(ctx, "stream-in", w.name, func() error { return w.Worker.StreamIn(ctx, id, in, r) })
+}
+func (w *hookedWorker) StreamOut(ctx context.Context, id sdk.VolumeID, out sdk.StreamOut, dst io.Writer) error {
+	return w.o.run(ctx, "stream-out", w.name, func() error { return w.Worker.StreamOut(ctx, id, out, dst) })
+}
+func (w *hookedWorker) CreateContainer(ctx context.Context, s sdk.ContainerSpec, p func(sdk.Progress)) error {
+	return w.o.run(ctx, "create", w.name, func() error { return w.Worker.CreateContainer(ctx, s, p) })
+}
+func (w *hookedWorker) DestroyContainer(ctx context.Context, id sdk.ContainerID) error {
+	return w.o.run(ctx, "destroy", string(id), func() error { return w.Worker.DestroyContainer(ctx, id) })
+}
+func (w *hookedWorker) StartProcess(ctx context.Context, c sdk.ContainerID, s sdk.ProcessSpec) error {
+	w.o.mu.Lock()
+	if w.o.tokens == nil {
+		w.o.tokens = make(map[sdk.Token]bool)
+	}
+	w.o.tokens[s.Token] = true
+	w.o.mu.Unlock()
+	return w.o.run(ctx, "start", string(c), func() error { return w.Worker.StartProcess(ctx, c, s) })
+}
+func (w *hookedWorker) FollowProcess(ctx context.Context, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+	return w.o.run(ctx, "follow", string(c), func() error { return w.Worker.FollowProcess(ctx, c, p, from, f) })
+}
+func (w *hookedWorker) ListContainers(ctx context.Context, f sdk.Filter, emit func(sdk.ContainerInfo) error) error {
+	return w.o.run(ctx, "list", w.name, func() error { return w.Worker.ListContainers(ctx, f, emit) })
+}
+func (w *hookedWorker) ListProcesses(ctx context.Context, c sdk.ContainerID) (infos []sdk.ProcessInfo, err error) {
+	err = w.o.run(ctx, "list-processes", string(c), func() (err error) { infos, err = w.Worker.ListProcesses(ctx, c); return err })
+	return infos, err
+}
+
+// openUnready opens a host without waiting for it and without closing it at the end.
+func openUnready(t *testing.T, rt sdk.Runtime, dir string, timing func(*Host), workers ...string) *Host {
+	t.Helper()
+	cfg := testConfig(workers...)
+	h, err := Open(t.Context(), cfg, Options{StateDir: dir, Runtimes: map[string]sdk.Runtime{"memory": rt}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeTestHost(t, h) })
+	return h
+}
+
+func readyWithin(t *testing.T, h *Host, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	defer cancel()
+	return h.Ready(ctx)
+}
+
+func within(t *testing.T, d time.Duration, what string, ok func() bool) {
+	t.Helper()
+	end := time.Now().Add(d)
+	for !ok() {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", d, what)
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
+// onWorker lists what is on a memory's worker.
+func onWorker(t *testing.T, rt sdk.Runtime, worker string) (left []string) {
+	t.Helper()
+	conn, err := rt.Worker(worker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.ListContainers(t.Context(), sdk.Filter{}, func(i sdk.ContainerInfo) error {
+		left = append(left, "container "+string(i.ID))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.ListVolumes(t.Context(), sdk.Filter{}, func(i sdk.VolumeInfo) error {
+		left = append(left, "volume "+string(i.ID))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return left
+}
+
+func containerRows(t *testing.T, h *Host) (rows []store.Container) {
+	t.Helper()
+	if err := h.store.View(t.Context(), func(tx *store.Tx) (err error) {
+		rows, err = tx.Containers(store.ContainerFilter{})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}

@@ -1,0 +1,492 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+const copyJob = `
+job "j" {
+  input "text" {}
+  step "s" {
+    inputs  = { text = input.text }
+    outputs = ["o"]
+    run {
+      path = "sh"
+      args = ["-c", "cp text/a o/a"]
+    }
+  }
+  output "o" { from = step.s.o }
+}`
+
+// Close returns though a container is being made on a worker that does not answer.
+func TestCloseWhileCreating(t *testing.T) {
+	t.Parallel()
+	creating := make(chan struct{})
+	o := &hooked{Runtime: newMemory(t, "m"), hook: func(ctx context.Context, call, _ string, n int, real func() error) error {
+		if call == "create" {
+			close(creating)
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return real()
+	}}
+	h, err := Open(t.Context(), testConfig("m"), Options{StateDir: t.TempDir(), Runtimes: map[string]sdk.Runtime{"memory": o}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := readyWithin(t, h, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); h.Container(ctx, "owner", ContainerRequest{}) }()
+	<-creating
+	closed := make(chan struct{})
+	go func() { defer close(closed); closeTestHost(t, h) }()
+	select {
+	case <-closed:
+	case <-time.After(3 * time.Second):
+		t.Error("Close waits for as long as the caller's context lasts")
+	}
+	cancel()
+	<-ended
+	<-closed
+}
+
+// Run ends soon after Close, though its worker went away with the plugin.
+func TestRunEndsAfterClose(t *testing.T) {
+	t.Parallel()
+	starting := make(chan struct{})
+	o := &hooked{Runtime: newMemory(t, "m"), hook: func(ctx context.Context, call, _ string, n int, real func() error) error {
+		if call == "start" {
+			if n == 1 {
+				close(starting)
+			}
+			return errAway
+		}
+		return real()
+	}}
+	cfg := testConfig("m")
+	cfg.Timing.WorkerGone = time.Minute
+	h, err := Open(t.Context(), cfg, Options{StateDir: t.TempDir(), Runtimes: map[string]sdk.Runtime{"memory": o}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := readyWithin(t, h, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.Run(ctx, RunRequest{Job: parseJob(t, `
+job "j" {
+  step "s" {
+    run { path = "true" }
+  }
+}`)})
+	}()
+	<-starting
+	closeTestHost(t, h)
+	select {
+	case <-ended:
+	case <-time.After(3 * time.Second):
+		t.Error("Run goes on in a closed host")
+	}
+	cancel()
+	<-ended
+}
+
+// A worker that is away for a moment in the middle of a stream is a pause of the step, not its end.
+func TestStreamBlip(t *testing.T) {
+	t.Parallel()
+	rt := newMemory(t, "m")
+	for _, at := range []string{"stream-in", "stream-out"} {
+		t.Run(at, func(t *testing.T) {
+			o := &hooked{Runtime: rt, hook: func(_ context.Context, call, _ string, n int, real func() error) error {
+				if call == at && n == 1 {
+					return errAway
+				}
+				return real()
+			}}
+			h := openHost(t, o, Options{}, "m")
+			out := filepath.Join(t.TempDir(), "out")
+			res, err := h.Run(t.Context(), RunRequest{Job: parseJob(t, copyJob), Inputs: map[string]string{"text": tree(t, map[string]string{"a": "x"})},
+				Outputs: map[string]string{"o": out}})
+			if err != nil || !res.Succeeded() {
+				t.Fatalf("%v, %v, %v", states(res), res.Steps[0].Err, err)
+			}
+			if b, err := os.ReadFile(filepath.Join(out, "a")); err != nil || string(b) != "x" {
+				t.Errorf("%q %v", b, err)
+			}
+		})
+	}
+}
+
+// A stream that moves nothing for longer than a worker may be away ends.
+func TestIdleStream(t *testing.T) {
+	t.Parallel()
+	o := &hooked{Runtime: newMemory(t, "m"), hook: func(ctx context.Context, call, _ string, n int, real func() error) error {
+		if call == "stream-in" {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return real()
+	}}
+	cfg := testConfig("m")
+	cfg.Timing.WorkerGone = 500 * time.Millisecond
+	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": o}})
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	defer cancel()
+	res, _ := h.Run(ctx, RunRequest{Job: parseJob(t, copyJob), Inputs: map[string]string{"text": tree(t, map[string]string{"a": "x"})}})
+	if ctx.Err() != nil {
+		t.Errorf("a stream that moves nothing has no bound: %s", states(res))
+	}
+}
+
+// A cancel in the moment in which the container is ready leaves nothing.
+func TestCancelAtReady(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	rt := newMemory(t, "m")
+	h := openHost(t, rt, Options{fault: func(at string) {
+		if at == "container-ready" {
+			cancel()
+			<-time.After(100 * time.Millisecond)
+		}
+	}}, "m")
+	res, err := h.Run(ctx, RunRequest{Job: parseJob(t, `
+job "j" {
+  step "s" {
+    outputs = ["o"]
+    run { path = "true" }
+  }
+}`)})
+	t.Log(states(res), err)
+	if left := onWorker(t, rt, "m"); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// Nothing is told of a run that has returned, though another goes on with what it began.
+func TestNoEventsAfterTheCaller(t *testing.T) {
+	t.Parallel()
+	streaming, goOn := make(chan struct{}), make(chan struct{})
+	o := &hooked{Runtime: newMemory(t, "m"), hook: func(ctx context.Context, call, _ string, n int, real func() error) error {
+		if call == "stream-in" && n == 1 {
+			close(streaming)
+			<-goOn
+		}
+		return real()
+	}}
+	h := openHost(t, o, Options{}, "m")
+	a, err := h.AddDir(t.Context(), "text", "", tree(t, map[string]string{"a": "x"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var returned atomic.Bool
+	var late atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		h.Container(ctx, "first", ContainerRequest{Inputs: []Input{{a, "text"}}, Observe: func(e Event) {
+			if returned.Load() {
+				late.Add(1)
+			}
+		}})
+		returned.Store(true)
+	})
+	<-streaming
+	wg.Go(func() {
+		if _, err := h.Container(t.Context(), "second", ContainerRequest{Inputs: []Input{{a, "text"}}}); err != nil {
+			t.Error(err)
+		}
+	})
+	within(t, 5*time.Second, "the second has joined", func() bool {
+		h.replicas.mu.Lock()
+		defer h.replicas.mu.Unlock()
+		for _, f := range h.replicas.by {
+			return f.waiting == 2
+		}
+		return false
+	})
+	cancel()
+	within(t, 5*time.Second, "the first has left", returned.Load)
+	close(goOn)
+	wg.Wait()
+	if n := late.Load(); n > 0 {
+		t.Errorf("%d events after the caller had returned", n)
+	}
+}
+
+// Two runs of one id at once in one host: neither spoils the other's result.
+func TestSameRunTwice(t *testing.T) {
+	t.Parallel()
+	held, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	req := RunRequest{ID: "r", Job: parseJob(t, `
+job "j" {
+  step "s" {
+    outputs = ["o"]
+    run {
+      path = "sh"
+      args = ["-c", "sleep 0.5"]
+    }
+  }
+}`)}
+	slow := req
+	slow.Events = func(e Event) {
+		if e.Kind == EventExited {
+			once.Do(func() { close(held); <-goOn })
+		}
+	}
+	var slowRes *RunResult
+	var slowErr error
+	done := make(chan struct{})
+	started := make(chan struct{})
+	fast := req
+	go func() {
+		defer close(done)
+		prev := slow.Events
+		slow.Events = func(e Event) {
+			if e.Kind == EventStarted {
+				close(started)
+			}
+			prev(e)
+		}
+		slowRes, slowErr = h.Run(t.Context(), slow)
+	}()
+	<-started
+	fastDone := make(chan error, 1)
+	go func() { _, err := h.Run(t.Context(), fast); fastDone <- err }()
+	<-held
+	select {
+	case err := <-fastDone:
+		t.Logf("the other run: %v", err)
+	case <-time.After(5 * time.Second):
+		t.Error("the other run neither ended nor was refused")
+	}
+	close(goOn)
+	<-done
+	if slowErr != nil || slowRes.Steps[0].State != StepSucceeded {
+		t.Errorf("%s: %v, %v", states(slowRes), slowRes.Steps[0].Err, slowErr)
+	}
+}
+
+// A host that ends while a run is being cleaned up leaves a run that has ended, not one whose steps fail when it is resumed.
+func TestKilledInEnd(t *testing.T) {
+	t.Parallel()
+	rt, dir := newMemory(t, "m"), t.TempDir()
+	var h *Host
+	closed := make(chan struct{})
+	var once sync.Once
+	var ending atomic.Bool
+	o := &hooked{Runtime: rt, hook: func(_ context.Context, call, _ string, n int, real func() error) error {
+		if call == "destroy-volume" && ending.Load() {
+			once.Do(func() { go func() { closeTestHost(t, h); close(closed) }() })
+			<-h.ctx.Done()
+			return errAway
+		}
+		return real()
+	}}
+	h = openHost(t, o, Options{StateDir: dir}, "m")
+	req := RunRequest{ID: "r", Job: parseJob(t, `
+job "j" {
+  step "s" {
+    outputs = ["o"]
+    run { path = "true" }
+  }
+}`), Events: func(e Event) {
+		if e.Kind == EventFinished {
+			ending.Store(true)
+		}
+	}}
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	defer cancel()
+	res, err := h.Run(ctx, req)
+	t.Log(states(res), err)
+	<-closed
+	req.Events = nil
+	h2 := openHost(t, rt, Options{StateDir: dir}, "m")
+	res, err = h2.Run(t.Context(), req)
+	if _, ok := errors.AsType[*RunEndedError](err); !ok && (err != nil || !res.Succeeded()) {
+		t.Errorf("resumed: %s, %v, %v", states(res), res.Steps[0].Err, err)
+	}
+	if left := onWorker(t, rt, "m"); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// What a container still uses cannot be removed (rule 9: nothing is destroyed that has living clones).
+func TestRemoveInUse(t *testing.T) {
+	t.Parallel()
+	var order []string
+	h := openHost(t, &hooked{Runtime: newMemory(t, "m"), hook: func(_ context.Context, call, id string, n int, real func() error) error {
+		if call == "destroy-volume" {
+			order = append(order, id)
+		}
+		return real()
+	}}, Options{}, "m")
+	a, err := h.AddDir(t.Context(), "text", "", tree(t, map[string]string{"a": "x"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Container(t.Context(), "owner", ContainerRequest{Inputs: []Input{{a, "text"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.RemoveArtifact(t.Context(), a); !errors.Is(err, sdk.ReasonInUse) {
+		t.Errorf("removing what is cloned: %v; destroyed %q", err, order)
+	}
+}
+
+// An artifact removed in the middle of its stream leaves no row behind it.
+func TestRemovedWhileStreamed(t *testing.T) {
+	t.Parallel()
+	var h *Host
+	var a *Artifact
+	rt := newMemory(t, "a", "b")
+	o := &hooked{Runtime: rt, hook: func(ctx context.Context, call, w string, n int, real func() error) error {
+		if call == "stream-in" && w == "b" && n == 2 {
+			if err := real(); err != nil {
+				return err
+			}
+			_ = h.RemoveArtifact(ctx, a)
+			return errAway
+		}
+		return real()
+	}}
+	h = openHost(t, o, Options{}, "a", "b")
+	var err error
+	if a, err = h.AddDir(t.Context(), "text", "", tree(t, map[string]string{"a": "x"})); err != nil {
+		t.Fatal(err)
+	}
+	wa, _ := h.worker("a")
+	wb, _ := h.worker("b")
+	if _, err := h.replicate(t.Context(), a, wa, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.replicate(t.Context(), a, wb, nil)
+	t.Log(err)
+	within(t, 3*time.Second, "no volume row is left of a removed artifact", func() bool {
+		rows, err := h.volumes(t.Context(), store.VolumeFilter{})
+		return err == nil && len(rows) == 0
+	})
+}
+
+// Children go before the volumes that they are clones of, when a worker is settled too.
+func TestSettleChildrenFirst(t *testing.T) {
+	t.Parallel()
+	rt, dir := newMemory(t, "m"), t.TempDir()
+	h := openHost(t, rt, Options{StateDir: dir}, "m")
+	a, err := h.AddDir(t.Context(), "text", "", tree(t, map[string]string{"a": "x"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Container(t.Context(), "owner", ContainerRequest{Inputs: []Input{{a, "text"}}}); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := h.volumes(t.Context(), store.VolumeFilter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent := ""
+	for _, r := range rows { // as after a container and an artifact that could not be destroyed
+		if r.Parent != "" {
+			parent = r.Parent
+		}
+		r.State = volumeDestroying
+		if err := h.putVolume(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := containerRows(t, h)[0]
+	c.State = containerDestroying
+	if err := h.putContainer(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	closeTestHost(t, h)
+	var order []string
+	openHost(t, &hooked{Runtime: rt, hook: func(_ context.Context, call, id string, n int, real func() error) error {
+		if call == "destroy-volume" {
+			order = append(order, id)
+		}
+		return real()
+	}}, Options{StateDir: dir}, "m")
+	if len(order) != 2 || order[0] == parent {
+		t.Errorf("parent %s, destroyed in the order %q", parent, order)
+	}
+}
+
+// A full disk is cleaned up, and takes no worker away.
+func TestFullDisk(t *testing.T) {
+	if os.Getuid() != 0 {
+		lacking(t, "root, to mount a small tmpfs")
+	}
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16777216,mode=0700"); err != nil {
+		lacking(t, "the right to mount a small tmpfs: "+err.Error())
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	rt := newMemory(t, "m")
+	h := openHost(t, rt, Options{StateDir: dir}, "m")
+	var cs []*Container
+	for _, owner := range []string{"a", "b", "c"} {
+		c, err := h.Container(t.Context(), owner, ContainerRequest{Outputs: []Output{{"o", "o"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		cs = append(cs, c)
+	}
+	f, err := os.Create(filepath.Join(dir, "other"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for block := make([]byte, 64<<10); ; {
+		if _, err := f.Write(block); err != nil {
+			break
+		}
+	}
+	for i := 0; ; i++ { // until the store is full too
+		err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error {
+			return tx.PutRun(store.Run{ID: "x" + string(rune('a'+i%26)) + string(rune('a'+i/26)), Job: make([]byte, 10_000)})
+		})
+		if errors.Is(err, store.ErrFull) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, c := range cs {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		if err := c.Destroy(ctx); err != nil {
+			t.Errorf("destroying container %d on a full disk: %v", i, err)
+		}
+		cancel()
+	}
+	w, _ := h.worker("m")
+	w.lookNow()
+	<-time.After(500 * time.Millisecond)
+	if r := h.Workers()[0]; !r.Up {
+		t.Errorf("the full disk took the worker away: %s", r.Why)
+	}
+
+}

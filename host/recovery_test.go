@@ -1,0 +1,125 @@
+package host
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// A replica that its worker has lost is streamed again: it is only a copy, and its source is there.
+func TestVanishedReplica(t *testing.T) {
+	t.Parallel()
+	rt := newMemory(t, "m")
+	h := openHost(t, rt, Options{}, "m")
+	a, err := h.AddDir(t.Context(), "text", "", tree(t, map[string]string{"a": "x"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, _ := h.worker("m")
+	r, err := h.replicate(t.Context(), a, w, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, _ := rt.Worker("m")
+	if err := conn.DestroyVolume(t.Context(), r.volume); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Container(t.Context(), "owner", ContainerRequest{Inputs: []Input{{a, "text"}}}); err != nil {
+		t.Error(err)
+	}
+}
+
+// A plugin's RetryAfter of an hour does not hold a call, or a follower, for an hour.
+func TestRetryAfterIsBounded(t *testing.T) {
+	t.Parallel()
+	o := &hooked{Runtime: newMemory(t, "m"), hook: func(_ context.Context, call, _ string, n int, real func() error) error {
+		if call == "follow" && n == 1 {
+			return &sdk.Error{Class: sdk.Unavailable, RetryAfter: time.Hour, Message: "away"}
+		}
+		return real()
+	}}
+	h := openHost(t, o, Options{}, "m")
+	p := script(t, h, "owner", "echo ran")
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := p.Wait(ctx); err != nil {
+		t.Errorf("nothing is seen of a process that has ended: %v", err)
+	}
+}
+
+// An output that could not be written is not destroyed with the run: the run can be resumed.
+func TestOutputNotWritten(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	out := filepath.Join(t.TempDir(), "out")
+	req := RunRequest{ID: "r", Job: parseJob(t, copyJob), Inputs: map[string]string{"text": tree(t, map[string]string{"a": "x"})},
+		Outputs: map[string]string{"o": out}}
+	req.Events = func(e Event) {
+		if e.Kind == EventFinished { // somebody puts something where the output goes
+			os.MkdirAll(filepath.Join(out, "other"), 0o755)
+		}
+	}
+	if _, err := h.Run(t.Context(), req); err == nil {
+		t.Fatal("it was written")
+	}
+	os.RemoveAll(out)
+	req.Events = nil
+	res, err := h.Run(t.Context(), req)
+	if err != nil || !res.Succeeded() {
+		t.Fatalf("the result of a step that succeeded is gone: %v", err)
+	}
+	if b, err := os.ReadFile(filepath.Join(out, "a")); err != nil || string(b) != "x" {
+		t.Errorf("%q %v", b, err)
+	}
+}
+
+// Without a state directory a worker whose things stay is refused, and whoever asks is told so.
+func TestEphemeralSaysWhy(t *testing.T) {
+	t.Parallel()
+	h, err := Open(t.Context(), testConfig("m"), Options{Runtimes: map[string]sdk.Runtime{"memory": newMemory(t, "m")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeTestHost(t, h) })
+	if err := readyWithin(t, h, 5*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	_, err = h.Container(t.Context(), "owner", ContainerRequest{})
+	if err == nil || !strings.Contains(err.Error(), "--state") {
+		t.Errorf("the reason is not told: %v", err)
+	}
+}
+
+// One thing that cannot be destroyed does not keep the reaper from the others.
+func TestReaperGoesOn(t *testing.T) {
+	t.Parallel()
+	rt := newMemory(t, "m")
+	o := &hooked{Runtime: rt, hook: func(_ context.Context, call, id string, n int, real func() error) error {
+		if call == "destroy" && id == "c-a" {
+			return sdk.NewInternal(nil, "device or resource busy")
+		}
+		return real()
+	}}
+	h := openHost(t, o, Options{}, "m")
+	conn, _ := rt.Worker("m")
+	for _, id := range []string{"c-a", "c-b", "c-c"} {
+		if err := conn.CreateContainer(t.Context(), sdk.ContainerSpec{ID: sdk.ContainerID(id), Token: "t",
+			Labels: map[string]string{sdk.LabelInstallation: h.Installation()}}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, _ := h.worker("m")
+	_ = h.reapWorker(w)
+	<-time.After(400 * time.Millisecond)
+	for range 4 {
+		_ = h.reapWorker(w)
+	}
+	if left := onWorker(t, rt, "m"); len(left) != 1 {
+		t.Errorf("left %q", left)
+	}
+}
