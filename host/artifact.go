@@ -173,6 +173,14 @@ func (h *Host) whileAway(ctx context.Context, try func() error) error {
 
 func (h *Host) streamOnce(ctx context.Context, a *Artifact, w *worker, progress func(StreamProgress)) (replica, error) {
 	sources, err := h.sources(ctx, a)
+	if err == nil && sources[0].name == localSource {
+		// A directory is read once: two workers must not get two contents of it. Whoever comes second finds a replica.
+		var unlock func()
+		if unlock, err = h.lockLocal(ctx, a.ID); err == nil {
+			defer unlock()
+			sources, err = h.sources(ctx, a)
+		}
+	}
 	if err != nil {
 		return replica{}, err
 	}
@@ -189,6 +197,31 @@ func (h *Host) streamOnce(ctx context.Context, a *Artifact, w *worker, progress 
 		errs = append(errs, err)
 	}
 	return replica{}, errors.Join(errs...)
+}
+
+// lockLocal waits until nobody else reads an artifact's directory.
+func (h *Host) lockLocal(ctx context.Context, id string) (unlock func(), err error) {
+	for {
+		h.mu.Lock()
+		busy := h.reading[id]
+		if busy == nil {
+			mine := make(chan struct{})
+			h.reading[id] = mine
+			h.mu.Unlock()
+			return func() {
+				h.mu.Lock()
+				delete(h.reading, id)
+				h.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		h.mu.Unlock()
+		select {
+		case <-busy:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 func (h *Host) streamFrom(ctx context.Context, a *Artifact, src source, w *worker, progress func(StreamProgress)) (_ replica, err error) {

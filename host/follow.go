@@ -23,21 +23,14 @@ func (h *Host) follow(p *Process) (*Process, error) {
 	if h.closed {
 		return nil, ErrClosed
 	}
-	out, err := h.spool.Writer(p.id)
-	if err != nil {
-		return nil, fmt.Errorf("output of %s: %w", p.id, err)
-	}
 	h.processes[p.id] = p
-	h.tasks.Go(func() { p.run(h.ctx, out) })
+	h.tasks.Go(func() { p.run(h.ctx) })
 	return p, nil
 }
 
 // run follows the process to its end, or to the host's.
-func (p *Process) run(ctx context.Context, out *spool.Writer) {
-	outcome := p.followToEnd(ctx, out)
-	if err := out.Close(); err != nil {
-		p.h.log.Error("closing stored output failed", "process", p.id, "error", err)
-	}
+func (p *Process) run(ctx context.Context) {
+	outcome := p.followInto(ctx)
 	p.mu.Lock()
 	p.outcome = outcome
 	p.mu.Unlock()
@@ -47,100 +40,88 @@ func (p *Process) run(ctx context.Context, out *spool.Writer) {
 	close(p.done)
 }
 
-// localError marks a failure on this machine while following: the worker has no part in it.
-type localError struct{ error }
-
-func (e localError) Unwrap() error { return e.error }
+func (p *Process) followInto(ctx context.Context) Outcome {
+	out, err := p.h.spool.Writer(p.id)
+	close(p.stored) // or not: who reads sees that
+	if err != nil {
+		return Outcome{Err: fmt.Errorf("output of %s: %w", p.id, err)}
+	}
+	defer func() {
+		if err := out.Close(); err != nil {
+			p.h.log.Error("closing stored output failed", "process", p.id, "error", err)
+		}
+	}()
+	return p.followToEnd(ctx, out)
+}
 
 func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 	var b backoff
 	paused := false
-	var failing time.Time // since when following fails for no reason that tells how the process is
+	var failing time.Time // since when there has been no sign of the process
 	for {
-		at := out.Position()
 		conn, err := p.worker.acquirePatiently(ctx)
+		at, began := out.Position(), time.Now()
 		if err == nil {
 			if paused {
 				p.tellPaused(nil)
 				paused = false
 			}
 			var exit *sdk.Exit
-			exit, err = p.followOnce(ctx, conn, out)
-			if exit != nil {
+			if exit, err = p.followOnce(ctx, conn, out); exit != nil {
 				return Outcome{Exit: exit}
 			}
-		}
-		if out.Position() > at {
-			failing = time.Time{}
 		}
 		if ctx.Err() != nil {
 			return Outcome{Err: fmt.Errorf("process of %s: %w", p.owner, ErrClosed)}
 		}
-		var gone *WorkerGoneError
-		var local localError
-		var stdin stdinError
-		var e *sdk.Error
-		switch {
-		case errors.Is(err, errEndedWithoutExit):
-			outcome, ended := p.judge(ctx, out)
-			if !ended {
-				outcome = p.lost(ctx, out, "its output was ended without an exit")
-			}
-			return outcome
-		case errors.As(err, &stdin):
-			// The process has no part in it: it goes on, without more stdin and without a false end of it.
+		if failing.IsZero() || out.Position() > at || time.Since(began) >= statusEvery { // a quiet process is followed for long
+			failing = time.Now()
+		}
+		switch v, reason := followVerdict(err, time.Since(failing) >= p.h.cfg.Timing.WorkerGone); v {
+		case verdictAgain:
+			continue
+		case verdictNoStdin:
 			p.h.log.Error("stdin failed; the process goes on without it", "process", p.id, "error", err)
 			p.mu.Lock()
 			p.stdin = nil
 			p.mu.Unlock()
 			continue
-		case errors.Is(err, errFollowAgain):
-			continue
-		case errors.As(err, &gone):
-			return p.lost(ctx, out, gone.Error())
-		case sdk.IsNotFound(err, sdk.KindContainer):
-			outcome, ended := p.missing(ctx, out)
-			if ended {
-				return outcome
-			}
-		case errors.Is(err, sdk.ReasonAbandoned):
-			return p.lost(ctx, out, "nobody was left to see how it ended")
-		case errors.Is(err, sdk.ReasonRecordLost), sdk.IsNotFound(err, sdk.KindProcess):
-			return p.lost(ctx, out, err.Error())
-		case errors.Is(err, sdk.ReasonOutputGap) && errors.As(err, &e) && int64(e.Position) > out.Position():
-			// What was acknowledged and dropped is not in the spool: another host's acknowledgement, or a spool that was removed.
-			gap := spool.Record{Position: out.Position(), GapTo: int64(e.Position), Time: time.Now()}
-			if err := out.Append([]spool.Record{gap}); err == nil {
+		case verdictGap:
+			if p.skip(out, err) {
 				continue
 			}
-		case errors.As(err, &local):
-			p.h.log.Error("output cannot be stored; the process waits once its journal is full", "process", p.id, "error", err)
-		case errors.Is(err, sdk.Unavailable), errors.Is(err, sdk.ReasonSuperseded):
-			// A follower that superseded this one is this host's own, on a newer connection, or another host's on a copy of the
-			// state directory: following again settles the first and shows the second by its repetition.
+		case verdictEnded:
+			if outcome, ended := p.judge(ctx, out); ended {
+				return outcome
+			}
+			return p.lost(ctx, out, reason)
+		case verdictMissing:
+			if outcome, ended := p.missing(ctx, out); ended {
+				return outcome
+			}
+		case verdictLost:
+			return p.lost(ctx, out, reason)
+		case verdictAway:
 			p.worker.failed(conn, err)
-		default: // a defect of the plugin says nothing of the process
-			if failing.IsZero() {
-				failing = time.Now()
-			}
-			if time.Since(failing) >= p.h.cfg.Timing.WorkerGone {
-				return p.lost(ctx, out, fmt.Sprintf("following it failed: %v", err))
-			}
+		case verdictPause:
 			p.h.log.Error("following failed; trying again", "process", p.id, "error", err)
 		}
 		p.tellPaused(err)
 		paused = true
-		if b.wait(ctx, err) != nil {
-			continue // ctx has ended; the loop's head says so
-		}
+		_ = b.wait(ctx, err) // if ctx has ended, the loop's head says so
 	}
 }
 
-// errEndedWithoutExit: an earlier host ended the stored output of a process that it gave up, and died before its row.
-var errEndedWithoutExit = errors.New("its stored output was ended without an exit")
-
-// errFollowAgain: the process has got a stdin meanwhile.
-var errFollowAgain = errors.New("follow again")
+// skip leaves a gap for what was acknowledged and dropped and is not in the spool: by another host on a copy of the state directory,
+// or because the spool was removed.
+func (p *Process) skip(out *spool.Writer, err error) bool {
+	e, ok := errors.AsType[*sdk.Error](err)
+	if !ok || int64(e.Position) <= out.Position() {
+		return false
+	}
+	gap := spool.Record{Position: out.Position(), GapTo: int64(e.Position), Time: time.Now()}
+	return out.Append([]spool.Record{gap}) == nil
+}
 
 // followOnce follows until the connection ends. It gives the exit once that is stored.
 func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Writer) (exit *sdk.Exit, err error) {
@@ -152,7 +133,7 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 		if err := json.Unmarshal(trailer, exit); err != nil {
 			return nil, localError{err}
 		}
-		return exit, p.stored(ctx, out, *exit)
+		return exit, p.storeExit(ctx, out, *exit)
 	}
 	fctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -173,7 +154,7 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 		},
 		Exit: func(e sdk.Exit) error {
 			p.h.fault("exit")
-			if err := p.stored(ctx, out, e); err != nil {
+			if err := p.storeExit(ctx, out, e); err != nil {
 				return localError{err}
 			}
 			p.h.fault("exit-stored")
@@ -222,8 +203,8 @@ func (p *Process) store(out *spool.Writer, records []sdk.Record) error {
 	return out.Append(rs)
 }
 
-// stored writes the exit beside the output, then into the process's row.
-func (p *Process) stored(ctx context.Context, out *spool.Writer, e sdk.Exit) error {
+// storeExit writes the exit beside the output, then into the process's row.
+func (p *Process) storeExit(ctx context.Context, out *spool.Writer, e sdk.Exit) error {
 	trailer, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -251,76 +232,6 @@ func (p *Process) ended(ctx context.Context, out *spool.Writer, state, reason st
 		outcome = errors.Join(outcome, err)
 	}
 	return Outcome{Err: outcome}
-}
-
-// missing judges a process whose container was not found. Whoever destroyed it here has said so in its row, and so has a
-// change of incarnation. Otherwise the worker may be wrong for a while: only after the grace and a second list is it believed.
-func (p *Process) missing(ctx context.Context, out *spool.Writer) (Outcome, bool) {
-	since := time.Now()
-	for {
-		if outcome, ended := p.judge(ctx, out); ended {
-			return outcome, true
-		}
-		wait := min(time.Until(since.Add(p.h.cfg.Timing.MissingGrace)), statusEvery)
-		if wait > 0 {
-			p.tellPaused(fmt.Errorf("worker %s does not know its container; it may come back", p.worker.name))
-			select {
-			case <-time.After(wait):
-			case <-p.abort.Done():
-			case <-ctx.Done():
-				return Outcome{}, false
-			}
-		}
-		there, err := p.listed(ctx)
-		if err != nil || there {
-			return Outcome{}, false
-		}
-		if wait <= 0 {
-			reason := fmt.Sprintf("its container has been missing for %s", time.Since(since).Round(time.Second))
-			if err := p.h.loseContainer(ctx, string(p.container), reason); err != nil {
-				return Outcome{Err: err}, true
-			}
-			return p.lost(ctx, out, reason), true
-		}
-	}
-}
-
-// judge ends the process if its container's row tells how.
-func (p *Process) judge(ctx context.Context, out *spool.Writer) (Outcome, bool) {
-	row, err := p.row(ctx)
-	if err != nil {
-		return Outcome{Err: err}, true
-	}
-	switch row.State {
-	case containerDestroying, containerDestroyed:
-		reason := context.Cause(p.abort)
-		if reason == nil {
-			reason = errors.New("its container was destroyed")
-		}
-		return p.ended(ctx, out, processAborted, reason.Error(), &AbortedError{Owner: p.owner, Reason: reason.Error()}), true
-	case containerLost:
-		return p.lost(ctx, out, row.Reason), true
-	}
-	return Outcome{}, false
-}
-
-func (p *Process) row(ctx context.Context) (row store.Container, err error) {
-	err = p.h.store.View(ctx, func(tx *store.Tx) error {
-		row, err = tx.Container(string(p.container))
-		return err
-	})
-	return row, err
-}
-
-func (p *Process) listed(ctx context.Context) (there bool, err error) {
-	err = p.worker.call(ctx, "list containers", func(ctx context.Context, conn sdk.Worker) error {
-		there = false
-		return conn.ListContainers(ctx, sdk.Filter{ID: string(p.container)}, func(sdk.ContainerInfo) error {
-			there = true
-			return nil
-		})
-	})
-	return there, err
 }
 
 func (p *Process) tellPaused(why error) {

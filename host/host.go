@@ -60,9 +60,10 @@ type Host struct {
 
 	mu        sync.Mutex
 	workers   map[string]*worker
-	processes map[string]*Process // that are followed, by row id
-	local     map[string]string   // directories on this machine that artifacts can be read from, by artifact id
-	runs      map[string]bool     // under way, by id
+	processes map[string]*Process      // that are followed, by row id
+	local     map[string]string        // directories on this machine that artifacts can be read from, by artifact id
+	reading   map[string]chan struct{} // those being read, by artifact id; closed when that has ended
+	runs      map[string]bool          // under way, by id
 	closed    bool
 }
 
@@ -82,7 +83,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	}
 	h := &Host{
 		cfg: cfg, opts: opts, log: opts.Log, index: pool.NewIndex(), place: place,
-		workers: make(map[string]*worker), processes: make(map[string]*Process), local: make(map[string]string), runs: make(map[string]bool),
+		workers: make(map[string]*worker), processes: make(map[string]*Process), local: make(map[string]string), reading: make(map[string]chan struct{}), runs: make(map[string]bool),
 	}
 	h.queue = pool.NewQueue(h.index, h.place)
 	h.dir = opts.StateDir

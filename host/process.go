@@ -50,7 +50,8 @@ type Process struct {
 	abort     context.Context // ended by abortNow
 	aborted   context.CancelCauseFunc
 
-	done chan struct{} // closed once outcome is set
+	stored chan struct{} // closed once there is a place for output
+	done   chan struct{} // closed once outcome is set
 
 	mu      sync.Mutex
 	stdin   *stdinSource       // nil: none
@@ -242,7 +243,7 @@ func (c *Container) startFailed(ctx context.Context, p *Process, sent bool, caus
 
 func (h *Host) newProcess(row store.Process, owner string, w *worker) *Process {
 	p := &Process{h: h, id: row.ID, container: sdk.ContainerID(row.Container), owner: owner, worker: w,
-		token: sdk.Token(row.Token), done: make(chan struct{})}
+		token: sdk.Token(row.Token), stored: make(chan struct{}), done: make(chan struct{})}
 	p.name = sdk.ProcessID(row.ID[len(row.Container)+1:])
 	p.abort, p.aborted = context.WithCancelCause(context.Background())
 	return p
@@ -270,6 +271,7 @@ func (h *Host) attach(row store.Process, owner string, w *worker) (*Process, err
 	default:
 		return nil, fmt.Errorf("process %s is %s", row.ID, row.State)
 	}
+	close(p.stored)
 	close(p.done)
 	return p, nil
 }
@@ -305,6 +307,7 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // Output reads what the process wrote, from a position on, as it comes. Any number may read, each at its own pace, during the process
 // and after it.
 func (p *Process) Output(from sdk.Position) (*spool.Reader, error) {
+	<-p.stored
 	return p.h.spool.Reader(p.id, int64(from))
 }
 

@@ -14,7 +14,7 @@ import (
 // reapEvery is how often the host looks for what nobody knows.
 const reapEvery = time.Minute
 
-// reap destroys what this installation made and has no record of, until the host closes. A worker that is away or hangs holds
+// reap destroys what this installation made and has no record of, and forgets old runs, until the host closes. A worker that is away or hangs holds
 // up only itself.
 func (h *Host) reap() {
 	tick := time.NewTicker(reapEvery)
@@ -37,6 +37,9 @@ func (h *Host) reap() {
 			})
 		}
 		sweeps.Wait() // each is bounded by reapEvery
+		if err := h.forget(h.ctx, time.Now().Add(-recordRetention)); err != nil && h.ctx.Err() == nil {
+			h.log.Warn("forgetting old runs failed", "error", err)
+		}
 	}
 }
 

@@ -1,0 +1,142 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slipway-run/slipway/host/spool"
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// verdict is what the host makes of the error that following a process ended with.
+type verdict uint8
+
+const (
+	verdictPause   verdict = iota // nothing is known of the process: follow again after a while
+	verdictAway                   // so is the worker: have it looked at, then follow again
+	verdictAgain                  // follow again at once
+	verdictNoStdin                // the client's stdin failed: follow again without it
+	verdictGap                    // what comes next was dropped
+	verdictMissing                // the container was not found: believe that only after the grace
+	verdictEnded                  // it was ended before: its container's row says how
+	verdictLost                   // the container's own record says that nobody can tell how it ended
+)
+
+// followVerdict judges an error of following (rules 3, 4 and 14). tooLong says that it has failed without a sign of the process for
+// as long as the host waits for anything: only then is a defect, which says nothing of the process, taken for its loss.
+func followVerdict(err error, tooLong bool) (_ verdict, reason string) {
+	var gone *WorkerGoneError
+	var local localError
+	var stdin stdinError
+	switch {
+	case errors.Is(err, errEndedWithoutExit):
+		return verdictEnded, "its output was ended without an exit"
+	case errors.Is(err, errFollowAgain):
+		return verdictAgain, ""
+	case errors.As(err, &stdin):
+		return verdictNoStdin, ""
+	case errors.As(err, &local): // this machine's trouble, a full disk perhaps: the process waits once its journal is full
+		return verdictPause, ""
+	case errors.As(err, &gone):
+		return verdictLost, gone.Error()
+	case sdk.IsNotFound(err, sdk.KindContainer):
+		return verdictMissing, ""
+	case errors.Is(err, sdk.ReasonAbandoned):
+		return verdictLost, "nobody was left to see how it ended"
+	case errors.Is(err, sdk.ReasonRecordLost), sdk.IsNotFound(err, sdk.KindProcess):
+		return verdictLost, err.Error()
+	case errors.Is(err, sdk.ReasonOutputGap):
+		return verdictGap, ""
+	case tooLong:
+		return verdictLost, fmt.Sprintf("following it failed: %v", err)
+	case errors.Is(err, sdk.Unavailable), errors.Is(err, sdk.ReasonSuperseded):
+		// What superseded it is this host's own follower on a newer connection, or another host's on a copy of the state directory:
+		// following again settles the first, and shows the second by its repetition.
+		return verdictAway, ""
+	}
+	return verdictPause, ""
+}
+
+// errEndedWithoutExit: an earlier host ended the stored output of a process that it gave up, and died before its row.
+var errEndedWithoutExit = errors.New("its stored output was ended without an exit")
+
+// errFollowAgain: the process has got a stdin meanwhile.
+var errFollowAgain = errors.New("follow again")
+
+// localError marks a failure on this machine while following: the worker has no part in it.
+type localError struct{ error }
+
+func (e localError) Unwrap() error { return e.error }
+
+// missing judges a process whose container was not found. Whoever destroyed it here has said so in its row, and so has a
+// change of incarnation. Otherwise the worker may be wrong for a while: only after the grace and a second list is it believed.
+func (p *Process) missing(ctx context.Context, out *spool.Writer) (Outcome, bool) {
+	since := time.Now()
+	for {
+		if outcome, ended := p.judge(ctx, out); ended {
+			return outcome, true
+		}
+		wait := min(time.Until(since.Add(p.h.cfg.Timing.MissingGrace)), statusEvery)
+		if wait > 0 {
+			p.tellPaused(fmt.Errorf("worker %s does not know its container; it may come back", p.worker.name))
+			select {
+			case <-time.After(wait):
+			case <-p.abort.Done():
+			case <-ctx.Done():
+				return Outcome{}, false
+			}
+		}
+		there, err := p.listed(ctx)
+		if err != nil || there {
+			return Outcome{}, false
+		}
+		if wait <= 0 {
+			reason := fmt.Sprintf("its container has been missing for %s", time.Since(since).Round(time.Second))
+			if err := p.h.loseContainer(ctx, string(p.container), reason); err != nil {
+				return Outcome{Err: err}, true
+			}
+			return p.lost(ctx, out, reason), true
+		}
+	}
+}
+
+// judge ends the process if its container's row tells how.
+func (p *Process) judge(ctx context.Context, out *spool.Writer) (Outcome, bool) {
+	row, err := p.row(ctx)
+	if err != nil {
+		return Outcome{Err: err}, true
+	}
+	switch row.State {
+	case containerDestroying, containerDestroyed:
+		reason := context.Cause(p.abort)
+		if reason == nil {
+			reason = errors.New("its container was destroyed")
+		}
+		return p.ended(ctx, out, processAborted, reason.Error(), &AbortedError{Owner: p.owner, Reason: reason.Error()}), true
+	case containerLost:
+		return p.lost(ctx, out, row.Reason), true
+	}
+	return Outcome{}, false
+}
+
+func (p *Process) row(ctx context.Context) (row store.Container, err error) {
+	err = p.h.store.View(ctx, func(tx *store.Tx) error {
+		row, err = tx.Container(string(p.container))
+		return err
+	})
+	return row, err
+}
+
+func (p *Process) listed(ctx context.Context) (there bool, err error) {
+	err = p.worker.call(ctx, "list containers", func(ctx context.Context, conn sdk.Worker) error {
+		there = false
+		return conn.ListContainers(ctx, sdk.Filter{ID: string(p.container)}, func(sdk.ContainerInfo) error {
+			there = true
+			return nil
+		})
+	})
+	return there, err
+}
