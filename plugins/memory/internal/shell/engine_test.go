@@ -2,6 +2,7 @@ package shell
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"runtime"
 	"strings"
@@ -177,7 +178,7 @@ func TestSharedEngine(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 30 {
 		wg.Go(func() {
-			name := string(rune('a' + i%26))
+			name := fmt.Sprintf("p%d", i) // its file too: they share the name space
 			got := sh(t, ns, "x="+name+"; for i in 1 2 3; do echo $x | cat; done; f() { echo $x; }; f & wait; echo $x > $x; cat $x")
 			if got.out != strings.Repeat(name+"\n", 5) {
 				t.Errorf("%q: %q %q", name, got.out, got.err)
