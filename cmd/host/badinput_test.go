@@ -105,7 +105,7 @@ func TestBadInput(t *testing.T) {
 				"j.hcl": strings.Replace(oneStep("true"), "outputs", "runtime = \"g\"\n    outputs", 1),
 			},
 			args: []string{"-c", "c.hcl", "run", "j.hcl"}, code: codeInternal,
-			says: []string{`slipway: plugin "g": no program`, "only - errored", `runtime "g"`},
+			says: []string{`slipway: plugin "g": no program "./none"; looked at /`, "only - errored", `runtime "g"`, `w: its plugin "g" does not run`},
 		},
 		"platform that nobody has": {
 			args: []string{"exec", "--platform", "vax", "--", "true"}, code: codeExecFailed,

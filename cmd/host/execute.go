@@ -122,8 +122,18 @@ func (a *app) usablePlugins(h *host.Host) error {
 	if len(errs) == len(h.Plugins()) {
 		return errors.Join(errs...)
 	}
+	failed := make(map[string]bool)
 	for _, err := range errs {
 		a.complain(err)
+		if e, ok := errors.AsType[*launch.Error](err); ok {
+			failed[e.Plugin] = true
+		}
+	}
+	a.told = make(map[string]string)
+	for _, w := range h.Workers() {
+		if failed[w.Plugin] {
+			a.told[w.Name] = w.Plugin
+		}
 	}
 	return nil
 }

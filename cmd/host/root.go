@@ -22,7 +22,8 @@ type app struct {
 	out, err *outlet
 	hurry    <-chan struct{} // closed at the second interrupt
 
-	run string // id of the run that is shown, if there is one
+	run  string            // id of the run that is shown, if there is one
+	told map[string]string // by worker: its plugin, if it was told why that does not run
 
 	configFile string
 	stateDir   string

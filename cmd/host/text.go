@@ -62,7 +62,7 @@ func (v *textView) event(e host.Event) {
 		}
 	case host.EventFinished:
 		if e.Result.State != host.StepSucceeded && !v.plain {
-			v.note(e.Step, v.a.err.paint(stateColour(e.Result.State), v.a.shorten(e.Result.Summary())))
+			v.note(e.Step, v.a.err.paint(stateColour(e.Result.State), v.a.summary(*e.Result)))
 		}
 	}
 }

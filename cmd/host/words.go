@@ -3,12 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/config"
+	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/stream"
 )
 
@@ -29,6 +31,9 @@ func (a *app) say(text string) {
 // words puts an error into words for a person: without the ids that only slipway needs, and with what to do.
 func (a *app) words(err error) string {
 	text := a.shorten(strings.TrimSpace(err.Error()))
+	if none, ok := errors.AsType[*pool.NoWorkerError](err); ok {
+		text = strings.ReplaceAll(text, none.Error(), a.withoutTold(*none).Error())
+	}
 	var over *host.RunEndedError
 	switch {
 	case errors.As(err, &over):
@@ -37,6 +42,17 @@ func (a *app) words(err error) string {
 		return text + "; --force replaces it"
 	}
 	return text
+}
+
+// withoutTold leaves out why a worker's plugin does not run where that was said already.
+func (a *app) withoutTold(e pool.NoWorkerError) *pool.NoWorkerError {
+	e.Reasons = slices.Clone(e.Reasons)
+	for i, v := range e.Reasons {
+		if plugin := a.told[v.Worker]; plugin != "" && v.Reason == pool.NotRunning {
+			e.Reasons[i].Detail = fmt.Sprintf("its plugin %q does not run", plugin)
+		}
+	}
+	return &e
 }
 
 // shorten leaves out the run's id where a step's name says enough.
@@ -105,4 +121,12 @@ func plural(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// summary says in one line how a step ended.
+func (a *app) summary(s host.StepResult) string {
+	if s.State == host.StepFailed || s.Err == nil {
+		return s.Summary()
+	}
+	return fmt.Sprintf("%s: %s", s.State, a.words(s.Err))
 }

@@ -23,10 +23,14 @@ func Resolve(command, configDir string) (string, error) {
 		return "", &Error{Reason: ReasonNotFound, Message: "no command is configured"}
 	}
 	if strings.ContainsRune(command, '/') || strings.ContainsRune(command, filepath.Separator) {
-		if !filepath.IsAbs(command) {
-			command = filepath.Join(configDir, command)
+		place := command
+		if !filepath.IsAbs(place) {
+			place = filepath.Join(configDir, place)
 		}
-		return resolveIn(command, []string{command}, "")
+		if abs, err := filepath.Abs(place); err == nil { // the message tells where, whatever the working directory
+			place = abs
+		}
+		return resolveIn(command, []string{place}, "")
 	}
 	var places []string
 	if exe, err := os.Executable(); err == nil {
