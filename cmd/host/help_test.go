@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/slipway-run/slipway/sdk"
 )
 
 // TestHelp wants the exit codes explained in the root's help, each once, and nowhere else.
@@ -64,7 +66,7 @@ func TestCompletion(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	newPlace(t).run("version").wants(0).prints("slipway dev (sdk 0.1.0-alpha.1)\n")
+	newPlace(t).run("version").wants(0).prints("slipway dev (sdk " + sdk.Version + ")\n")
 }
 
 func TestValidate(t *testing.T) {
