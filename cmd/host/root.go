@@ -68,7 +68,7 @@ it, or
 	f.StringVarP(&a.configFile, "config", "c", os.Getenv("SLIPWAY_CONFIG"), "configuration `file` (SLIPWAY_CONFIG); without one, everything runs in memory")
 	f.StringVar(&a.stateDir, "state", os.Getenv("SLIPWAY_STATE"), "state `directory` to keep (SLIPWAY_STATE); without one, a temporary one")
 	f.StringVar(&a.logLevel, "log-level", levelNone, "how much to log to stderr, for finding faults: debug, info, warn, error, none")
-	root.AddCommand(a.runCommand(), a.execCommand(), a.logsCommand(), a.validateCommand(), a.pluginsCommand(), a.workersCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.execCommand(), a.logsCommand(), a.validateCommand(), a.pluginsCommand(), a.workersCommand(), a.conformanceCommand(), a.versionCommand())
 	for _, c := range root.Commands() {
 		inner := c.Args
 		c.Args = func(c *cobra.Command, args []string) error {

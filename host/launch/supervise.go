@@ -88,7 +88,7 @@ func (p *Plugin) serve(inst *instance, b *breaker) *Error {
 		case <-proc.exited:
 			p.withdraw()
 			<-proc.done
-			return p.fail(p.withExit(&Error{Reason: ReasonExited, Message: fmt.Sprintf("it ended with %v", &proc.exit)}, proc, nil), inst.path)
+			return p.fail(p.withExit(&Error{Reason: ReasonExited, Message: fmt.Sprintf("its process is gone: %v", &proc.exit)}, proc, nil), inst.path)
 		case beat := <-beats:
 			if beat.misses >= p.opts.HealthMisses {
 				return p.hung(inst, beat)
