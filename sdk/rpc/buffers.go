@@ -6,6 +6,7 @@ import "sync"
 // stalled stream holds in memory, where gRPC's own estimate grows to 16 MiB, and it is there at a stream's beginning.
 const (
 	socketBuffer = 128 << 10 // for one system call
+	sendBuffer   = 1 << 20   // of the system; less where it allows less
 	streamWindow = 1 << 20
 	connWindow   = 4 << 20 // given back on arrival, so that streams which nobody reads hold up no other
 )

@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
@@ -79,7 +78,7 @@ func connect(addr net.Addr, pool mem.BufferPool) (*grpc.ClientConn, error) {
 		return d.DialContext(ctx, addr.Network(), addr.String())
 	}
 	return grpc.NewClient("passthrough:///plugin",
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // a local socket; its file's mode guards it
+		grpc.WithTransportCredentials(newSockets()),
 		grpc.WithContextDialer(dial),
 		grpc.WithNoProxy(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2,

@@ -10,7 +10,8 @@ import (
 )
 
 // codec is gRPC's own, but that it passes the bytes of chunks through as they are. What goes over the wire is the same, so
-// that either side may be a stock one. Package mem is experimental in gRPC: only this file, buffers.go and chunk.go use it.
+// that either side may be a stock one. Package mem, on which it is built, is experimental in gRPC: nothing of it shows outside
+// this file, buffers.go, frames.go and chunk.go but the pool that the connections are given.
 //
 // It keeps two rules. The transport holds the bytes of an outgoing chunk until it has written them, long after SendMsg has
 // returned: they are reference-counted, and the last one to let go gives them back to their pool. The bytes of an incoming

@@ -61,6 +61,7 @@ func (s *server) register(r grpc.ServiceRegistrar) {
 }
 
 func (s *server) grpcServer(opts []grpc.ServerOption) *grpc.Server {
+	opts = append([]grpc.ServerOption{grpc.Creds(newSockets())}, opts...) // a host's own credentials count
 	return grpc.NewServer(append(opts,
 		grpc.MaxRecvMsgSize(maxMessage),
 		grpc.MaxSendMsgSize(maxMessage),
