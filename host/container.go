@@ -305,8 +305,10 @@ func (h *Host) create(ctx context.Context, owner, workerName string, req Contain
 	if err := c.makeVolumes(ctx, req, p); err != nil {
 		return nil, err
 	}
-	if err := c.put(ctx, containerCreating); err != nil { // now with what it mounts
-		return nil, err
+	if len(p.mounts) > 0 || req.Image != nil { // now with what it mounts
+		if err := c.put(ctx, containerCreating); err != nil {
+			return nil, err
+		}
 	}
 	h.fault("container-intent")
 	err = w.call(ctx, "create container", func(ctx context.Context, conn sdk.Worker) error {

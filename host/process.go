@@ -101,11 +101,25 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 		return nil, fmt.Errorf("start %s of %s on worker %s: %w", name, c.owner, c.worker.name, err)
 	}
 	c.h.fault("started")
-	row.State, row.StartedAt = processRunning, time.Now()
-	if err := c.h.putProcess(ctx, row); err != nil {
+	if row, err = c.h.markRunning(ctx, row.ID); err != nil {
 		return nil, err
 	}
+	if row.State != processRunning { // another caller's follower was quicker than this one's note
+		return c.h.attach(row, c.owner, c.worker)
+	}
 	return c.h.follow(p)
+}
+
+// markRunning notes that a start took effect, and gives the row as it is then: the process may have ended since.
+func (h *Host) markRunning(ctx context.Context, id string) (row store.Process, err error) {
+	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+		if row, err = tx.Process(id); err != nil || row.State != processStarting {
+			return err
+		}
+		row.State, row.StartedAt = processRunning, time.Now()
+		return tx.PutProcess(row)
+	})
+	return row, err
 }
 
 func (c *Container) processSpec(name string, req ProcessRequest) (sdk.ProcessSpec, error) {
@@ -326,10 +340,6 @@ func (p *Process) OnPause(f func(why error)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.paused = f
-}
-
-func (h *Host) putProcess(ctx context.Context, row store.Process) error {
-	return h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutProcess(row) })
 }
 
 // endProcess writes how a process ended. The first ending stays.

@@ -302,8 +302,7 @@ func (h *Host) settleProcesses(ctx context.Context, w *worker, conn sdk.Worker, 
 			if !started {
 				continue
 			}
-			p.State, p.StartedAt = processRunning, time.Now()
-			if err := h.putProcess(ctx, p); err != nil {
+			if _, err := h.markRunning(ctx, p.ID); err != nil {
 				return err
 			}
 		}
