@@ -266,7 +266,8 @@ func TestSeedRepeatsRandomness(t *testing.T) {
 		execute(t, &fake{}, Options{Seed: seed}, probe("case", func(_ context.Context, c *C) { n = c.Rand.Uint64() }))
 		return n
 	}
-	if draw(7) != draw(7) || draw(7) == draw(8) {
+	first, again, other := draw(7), draw(7), draw(8)
+	if first != again || first == other {
 		t.Error("the seed does not decide what is drawn")
 	}
 }

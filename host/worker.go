@@ -252,17 +252,3 @@ func (w *worker) setRemoved() {
 	defer w.mu.Unlock()
 	w.removed = true
 }
-
-// known tells whether the worker was ever up.
-func (w *worker) known() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.status.Health != sdk.HealthUnknown
-}
-
-// has tells whether the worker's last status named a feature.
-func (w *worker) has(f sdk.Feature) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.status.Has(f)
-}

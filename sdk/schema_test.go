@@ -50,7 +50,7 @@ type allSettings struct {
 	One     tlsSettings       `json:"one" required:"true"`
 	Maybe   *tlsSettings      `json:"maybe" sensitive:"true"`
 	Nodes   []nodeSettings    `json:"node" doc:"Each of them."`
-	hidden  func()            //nolint:unused // what a host cannot set has no schema
+	_       func()            // what a host cannot set has no schema
 }
 
 func TestSchemaOf(t *testing.T) {

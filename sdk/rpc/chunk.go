@@ -221,10 +221,10 @@ func (w *chunkWriter) end(err error) {
 type chunkReader struct {
 	recv func() (frame, error)
 	sum  sum
-	err  error // sticky
 
-	mu     sync.Mutex
+	mu     sync.Mutex      // a reader may outlive its call
 	rest   mem.BufferSlice // of the last chunk
+	err    error           // sticky
 	closed bool
 }
 
@@ -235,30 +235,31 @@ func newChunkReader(recv func() (frame, error)) *chunkReader {
 // fetch receives until there are bytes in rest.
 func (r *chunkReader) fetch() error {
 	for {
-		r.mu.Lock()
-		there, closed := len(r.rest) > 0, r.closed
-		r.mu.Unlock()
-		switch {
-		case closed:
-			return errLateRead()
-		case there:
-			return nil
-		case r.err != nil:
-			return r.err
+		if ready, err := r.ready(); ready || err != nil {
+			return err
 		}
 		data, err := r.step()
-		if err != nil {
-			r.err = err
-			continue
-		}
 		r.mu.Lock()
 		if r.closed {
 			data.Free()
 		} else {
-			r.rest = data
+			r.rest, r.err = data, err
 		}
 		r.mu.Unlock()
 	}
+}
+
+// ready tells whether there are bytes in rest, or why there will be none.
+func (r *chunkReader) ready() (bool, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		return false, errLateRead()
+	}
+	if len(r.rest) > 0 {
+		return true, nil
+	}
+	return false, r.err
 }
 
 func errLateRead() error { return fmt.Errorf("read after the end of the call: %w", io.ErrClosedPipe) }
@@ -352,6 +353,8 @@ func (r *chunkReader) WriteTo(w io.Writer) (int64, error) {
 
 // failure is why the stream cannot have been read to its end; nil if nothing says so yet.
 func (r *chunkReader) failure() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.err == io.EOF {
 		return nil
 	}

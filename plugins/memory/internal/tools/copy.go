@@ -13,12 +13,12 @@ import (
 // copying is what cp was asked for; mv uses it across mounts.
 type copying struct {
 	*tool
-	recursive, force, preserve, modes, noClobber, update, verbose bool
-	follow, followTop                                             bool // symlinks to what they lead to
-	links                                                         bool // make hard links instead
-	symlinks                                                      bool // make symlinks instead
-	failed                                                        bool
-	linked                                                        map[string]string // copies of files with several names
+	recursive, force, preserve, noClobber, update, verbose bool
+	follow, followTop                                      bool // symlinks to what they lead to
+	links                                                  bool // make hard links instead
+	symlinks                                               bool // make symlinks instead
+	failed                                                 bool
+	linked                                                 map[string]string // copies of files with several names
 }
 
 func cp(t *tool) int {

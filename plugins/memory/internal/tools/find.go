@@ -19,18 +19,17 @@ type found struct {
 
 type finder struct {
 	*tool
-	words        []string
-	maxDepth     int // -1: none
-	minDepth     int
-	depthFirst   bool
-	follow       bool
-	prints       bool // the expression has an action
-	pruned       bool
-	quit         bool
-	batches      []*findBatch
-	now          time.Time
-	nested       int
-	perm, access fs.FileMode
+	words      []string
+	maxDepth   int // -1: none
+	minDepth   int
+	depthFirst bool
+	follow     bool
+	prints     bool // the expression has an action
+	pruned     bool
+	quit       bool
+	batches    []*findBatch
+	now        time.Time
+	nested     int
 }
 
 // findBatch is one -exec … +.

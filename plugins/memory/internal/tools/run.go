@@ -111,7 +111,6 @@ type words struct {
 	l     *lines
 	delim int // -1: blanks; -2: lines, for -I
 	rest  []byte
-	held  bool
 }
 
 func (w *words) next() (word string, ok bool) {

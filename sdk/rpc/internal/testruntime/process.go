@@ -23,8 +23,6 @@ type process struct {
 	acked    sdk.Position
 	follower int // the newest one; it wins
 
-	stdin      []byte
-	stdinEnd   bool
 	stdinTaken int64
 	generation int64
 }
