@@ -114,3 +114,25 @@ func TestChunkWriterAfterItsEnd(t *testing.T) {
 		t.Error("a write after the end succeeded")
 	}
 }
+
+// TestChunkReaderOutlivesItsCall: a Read may still be blocked when the call ends, and its stream breaks off after that.
+func TestChunkReaderOutlivesItsCall(t *testing.T) {
+	broken := make(chan struct{})
+	r := newChunkReader(func() (frame, error) {
+		<-broken
+		return frame{}, io.ErrUnexpectedEOF
+	})
+	read := make(chan error, 1)
+	go func() {
+		_, err := r.Read(make([]byte, 1))
+		read <- err
+	}()
+	close(broken)
+	if err := r.failure(); err != nil && err != io.ErrUnexpectedEOF {
+		t.Errorf("the failure is %v", err)
+	}
+	r.close()
+	if err := <-read; err == nil {
+		t.Error("a read of nothing succeeded")
+	}
+}
