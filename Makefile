@@ -21,12 +21,22 @@ build: ## build the static binaries bin/slipway and bin/slipway-memory
 demo: build ## run a job of several steps on the memory runtime, with text files in and the result on your disk
 	@examples/demo.sh $(BIN)/slipway
 
+.PHONY: deps
+deps: ## install what the tests need and this machine lacks (Debian packages; as root, or by sudo)
+	@missing=; for want in cc:gcc,libc6-dev tar:tar bash:bash awk:mawk sed:sed grep:grep find:findutils sort:coreutils; do \
+		command -v "$${want%%:*}" >/dev/null 2>&1 || missing="$$missing $$(echo "$${want#*:}" | tr , ' ')"; \
+	done; \
+	if [ -n "$$missing" ]; then \
+		echo "installing$$missing"; as=; [ "$$(id -u)" = 0 ] || as=sudo; \
+		$$as apt-get update -q && $$as apt-get install -y -q --no-install-recommends $$missing; \
+	fi
+
 .PHONY: test
-test: check ## check, then run all tests under the race detector
+test: deps check ## check, then run all tests under the race detector
 	$(GO) test -race -timeout 30m $(TESTFLAGS) ./...
 
 .PHONY: race
-race: ## run the tests under the race detector, three times over
+race: deps ## run the tests under the race detector, three times over
 	$(GO) test -race -count 3 -timeout 60m $(TESTFLAGS) ./...
 
 .PHONY: bench
