@@ -19,7 +19,7 @@ build: ## build the static binaries bin/slipway and bin/slipway-memory
 
 .PHONY: demo
 demo: build ## run a job of several steps on the memory runtime, with text files in and the result on your disk
-	@examples/demo.sh $(BIN)/slipway
+	@examples/demo.sh $(BIN)/slipway $(BIN)/demo
 
 .PHONY: deps
 deps: ## install what the tests need and this machine lacks (Debian packages; as root, or by sudo)

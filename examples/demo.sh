@@ -1,9 +1,10 @@
 #!/bin/sh
-# Runs the word count on the texts beside this file, on the memory runtime, and shows the result. $1 is the slipway binary.
+# Runs the word count on the texts beside this file, in memory, and shows the result. $1 is the slipway binary, $2 the directory
+# for the result.
 set -eu
 here=$(dirname "$0")
-out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
-set -x
-"$1" run "$here/wordcount.hcl" -i text="$here/texts" -o report="$out/report"
-cat "$out/report/report.txt"
+echo "\$ slipway run $here/wordcount.hcl -i text=$here/texts -o report=$2 --force"
+"$1" run "$here/wordcount.hcl" -i text="$here/texts" -o report="$2" --force
+echo
+echo "\$ cat $2/report.txt"
+cat "$2/report.txt"

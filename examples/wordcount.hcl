@@ -9,7 +9,7 @@ job "wordcount" {
     outputs = ["counts"]
     run {
       path = "sh"
-      args = ["-ec", "cat text/*.txt | tr -cs A-Za-z '\n' | tr A-Z a-z | sort | uniq -c | sort -k1,1nr -k2 > counts/words.txt; wc -l < counts/words.txt"]
+      args = ["-ec", "cat text/*.txt | tr -cs A-Za-z '\n' | tr A-Z a-z | sort | uniq -c | sort -k1,1nr -k2 > counts/words.txt; echo \"$(wc -l < counts/words.txt) different words\""]
     }
   }
 
@@ -18,7 +18,7 @@ job "wordcount" {
     outputs = ["lines"]
     run {
       path = "sh"
-      args = ["-ec", "cat text/*.txt | awk '{ print length($0) \": \" $0 }' | sort -rn | head -n 3 | tee lines/longest.txt"]
+      args = ["-ec", "cat text/*.txt | awk '{ print length($0) \": \" $0 }' | sort -rn | head -n 3 > lines/longest.txt; echo \"the longest of $(cat text/*.txt | wc -l) lines\""]
     }
   }
 
@@ -30,7 +30,7 @@ job "wordcount" {
     outputs = ["report"]
     run {
       path = "sh"
-      args = ["-ec", "{ echo 'Most used:'; head -n 5 counts/words.txt; echo; echo 'Longest lines:'; cat lines/longest.txt; } | tee report/report.txt"]
+      args = ["-ec", "{ echo 'Most used:'; head -n 5 counts/words.txt; echo; echo 'Longest lines:'; cat lines/longest.txt; } > report/report.txt"]
     }
   }
 
