@@ -1,6 +1,7 @@
 package host
 
 import (
+	"sync"
 	"time"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -42,4 +43,24 @@ type StreamProgress struct {
 	Bytes    int64
 	Took     time.Duration
 	Done     bool
+}
+
+// whileHere gives an observer that is told nothing any more once leave has returned: others may go on with what a caller began.
+func whileHere(observe func(Event)) (_ func(Event), leave func()) {
+	if observe == nil {
+		return nil, func() {}
+	}
+	var mu sync.RWMutex
+	left := false
+	return func(e Event) {
+			mu.RLock()
+			defer mu.RUnlock()
+			if !left {
+				observe(e)
+			}
+		}, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			left = true
+		}
 }

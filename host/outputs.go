@@ -1,0 +1,74 @@
+package host
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// Seal ends the container and makes its outputs artifacts, by name: whoever still ran in it is killed, so that nothing
+// writes any more. It is for a container whose work has ended by itself. Idempotent, also across restarts.
+func (c *Container) Seal(ctx context.Context) (map[string]*Artifact, error) {
+	if err := c.destroyOnly(ctx, false); err != nil {
+		return nil, err
+	}
+	out := make(map[string]*Artifact, len(c.record.Outputs))
+	for name, id := range c.record.Outputs {
+		a, err := c.sealOutput(ctx, name, id)
+		if err != nil {
+			return nil, fmt.Errorf("output %s of %s: %w", name, c.owner, err)
+		}
+		out[name] = a
+	}
+	return out, c.destroyVolumes(ctx)
+}
+
+// OutputName is the name of the artifact that an owner's output becomes.
+func OutputName(owner, output string) string { return owner + "/" + output }
+
+func (c *Container) sealOutput(ctx context.Context, name, id string) (*Artifact, error) {
+	row, err := c.h.volume(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	a, err := c.h.findOrAddArtifact(ctx, OutputName(c.owner, name), c.owner)
+	if err != nil {
+		return nil, err
+	}
+	if row.Artifact == a.ID && row.State == volumeSealed {
+		return a, nil
+	}
+	if row, err = c.h.sealVolume(ctx, row); err != nil {
+		return nil, err
+	}
+	c.h.fault("output-sealed")
+	row.Artifact, row.Container = a.ID, "" // from here on it belongs to the artifact
+	row.Bytes = c.h.sizeOf(ctx, row)
+	if err := c.h.putVolume(ctx, row); err != nil {
+		return nil, err
+	}
+	c.h.fault("output-registered")
+	c.h.index.AddVolume(row.Worker, a.ID, row.Bytes)
+	return a, nil
+}
+
+// sizeOf asks the worker how big a volume is; 0 where it cannot tell.
+func (h *Host) sizeOf(ctx context.Context, row store.Volume) int64 {
+	w, err := h.worker(row.Worker)
+	if err != nil {
+		return 0
+	}
+	var bytes int64
+	err = w.call(ctx, "list volumes", func(ctx context.Context, c sdk.Worker) error {
+		return c.ListVolumes(ctx, sdk.Filter{ID: row.ID}, func(i sdk.VolumeInfo) error {
+			bytes = max(i.Bytes, 0)
+			return nil
+		})
+	})
+	if err != nil {
+		return 0
+	}
+	return bytes
+}
