@@ -60,7 +60,7 @@ func (h *Host) destroyContainer(ctx context.Context, row store.Container, volume
 	if err != nil {
 		return err
 	}
-	err = w.call(ctx, "destroy container", func(ctx context.Context, c sdk.Worker) error {
+	err = w.callWithin(ctx, destroyPatience, "destroy container", func(ctx context.Context, c sdk.Worker) error {
 		return c.DestroyContainer(ctx, sdk.ContainerID(row.ID))
 	})
 	if err != nil {

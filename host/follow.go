@@ -265,9 +265,9 @@ func (p *Process) Abort(ctx, hurry context.Context, c *Container, reason error, 
 	if err := p.Signal(gctx, sdk.TERM); err == nil {
 		_, _ = p.Wait(gctx) // its end or the grace's, whichever is first
 	}
-	err = c.Destroy(ctx)
-	if _, werr := p.Wait(ctx); werr != nil {
-		err = errors.Join(err, werr)
+	if err := c.Destroy(ctx); err != nil {
+		return err // the worker is away: it is destroyed once that is back
 	}
+	_, err = p.Wait(ctx)
 	return err
 }

@@ -322,8 +322,8 @@ job "j" {
 	req.Events = nil
 	h2 := openHost(t, rt, Options{StateDir: dir}, "m")
 	res, err = h2.Run(t.Context(), req)
-	if _, ok := errors.AsType[*RunEndedError](err); !ok && (err != nil || !res.Succeeded()) {
-		t.Errorf("resumed: %s, %v, %v", states(res), res.Steps[0].Err, err)
+	if err != nil || !res.Succeeded() || !res.Recorded {
+		t.Errorf("resumed: %+v, %v", res, err)
 	}
 	if left := onWorker(t, rt, "m"); len(left) > 0 {
 		t.Errorf("left: %q", left)

@@ -2,8 +2,6 @@ package host
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,18 +69,14 @@ type RunResult struct {
 	Steps   []StepResult
 	Outputs map[string]string // targets that were written, by output
 	Took    time.Duration
+
+	// Recorded says that the run had ended before, and that this is what it came to then: nothing was run.
+	Recorded bool
 }
 
 // Succeeded tells whether every step succeeded.
 func (r *RunResult) Succeeded() bool {
 	return !slices.ContainsFunc(r.Steps, func(s StepResult) bool { return s.State != StepSucceeded })
-}
-
-// RunEndedError says that a run has ended and cannot be resumed.
-type RunEndedError struct{ ID, State string }
-
-func (e *RunEndedError) Error() string {
-	return fmt.Sprintf("run %s has %s: give another id for a new run", e.ID, e.State)
 }
 
 // RunBusyError says that this host runs that id already.
@@ -132,6 +126,15 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 	events, leave := whileHere(req.Events)
 	defer leave()
 	req.Events = events
+	if past, err := h.recorded(ctx, req); past != nil || err != nil {
+		if past != nil && req.Events != nil {
+			for i := range past.Steps {
+				s := &past.Steps[i]
+				req.Events(Event{Time: time.Now(), Step: s.Step, Kind: EventFinished, Worker: s.Worker, Result: s, Exit: s.Exit})
+			}
+		}
+		return past, err
+	}
 	r, err := h.beginRun(ctx, req)
 	if err != nil {
 		return nil, err
@@ -151,6 +154,7 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 	}
 	steps.Wait()
 	out := &RunResult{ID: r.id, Steps: results}
+	defer func() { out.Took = time.Since(began) }()
 	if h.ctx.Err() == nil {
 		out.Outputs, err = r.takeOutputs(ctx)
 	}
@@ -158,12 +162,14 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 		return out, errors.Join(err, fmt.Errorf("run %s can be resumed: %w", r.id, ErrClosed))
 	}
 	if err != nil && ctx.Err() == nil {
+		if h.ephemeral() {
+			return out, fmt.Errorf("%w: what was made goes with this run; with a state directory it could be resumed", err)
+		}
 		// What was made is kept: it may have taken hours, and the target may be mended.
 		return out, fmt.Errorf("%w: resume run %s to write it", err, r.id)
 	}
-	err = errors.Join(err, r.end(ctx))
 	out.Took = time.Since(began)
-	return out, err
+	return out, errors.Join(err, r.end(ctx, out))
 }
 
 // run is a run under way.
@@ -191,12 +197,8 @@ func (h *Host) beginRun(ctx context.Context, req RunRequest) (*run, error) {
 	if err := req.checkTrees(); err != nil {
 		return nil, err
 	}
-	ending, err := r.claim(ctx)
-	if err != nil {
+	if err := r.claim(ctx); err != nil {
 		return nil, err
-	}
-	if ending { // an earlier host died while it cleaned up
-		return nil, errors.Join(&RunEndedError{ID: r.id, State: runEnded}, r.end(ctx))
 	}
 	for _, in := range req.Job.Inputs {
 		a, err := h.AddDir(ctx, r.owner("input/"+in.Name), r.owner(""), req.Inputs[in.Name])
@@ -238,6 +240,11 @@ func (q *RunRequest) checkTrees() error {
 			errs = append(errs, sdk.NewInvalid(sdk.ReasonSpec, "the job has no output %q: its outputs are %q", name, q.outputNames()))
 			continue
 		}
+		for other, target := range q.Outputs {
+			if other < name && overlap(target, q.Outputs[name]) {
+				errs = append(errs, sdk.NewInvalid(sdk.ReasonPath, "outputs %q and %q are both to be in %s", other, name, target))
+			}
+		}
 		if err := stream.CheckTarget(q.Outputs[name], q.Force); err != nil {
 			errs = append(errs, &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonPath, Message: fmt.Sprintf("output %q: %v", name, err), Cause: err})
 		}
@@ -255,34 +262,18 @@ func (q *RunRequest) outputNames() []string {
 
 func (r *run) owner(step string) string { return RunOwner(r.id, step) }
 
-// claim makes the run's row, or finds it and checks that the job is the same.
-func (r *run) claim(ctx context.Context) (ending bool, err error) {
-	text, err := json.Marshal(r.req.Job)
+// claim makes the run's row, or finds it.
+func (r *run) claim(ctx context.Context) error {
+	digest, err := digestOf(r.req.Job)
 	if err != nil {
-		return false, err
+		return err
 	}
-	sum := sha256.Sum256(text)
-	digest, err := json.Marshal(hex.EncodeToString(sum[:]))
-	if err != nil {
-		return false, err
-	}
-	err = r.h.store.Update(ctx, store.PowerSafe, func(tx *store.Tx) error {
-		row, err := tx.Run(r.id)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			return tx.PutRun(store.Run{ID: r.id, Job: digest, State: runGoing, CreatedAt: time.Now()})
-		case err != nil:
+	return r.h.store.Update(ctx, store.PowerSafe, func(tx *store.Tx) error {
+		if _, err := tx.Run(r.id); !errors.Is(err, store.ErrNotFound) {
 			return err
-		case row.State == runEnding:
-			ending = true
-		case row.State != runGoing:
-			return &RunEndedError{ID: r.id, State: row.State}
-		case string(row.Job) != string(digest):
-			return sdk.NewInvalid(sdk.ReasonSpec, "run %s was begun with another job: resume it with that file, or give another id", r.id)
 		}
-		return nil
+		return tx.PutRun(store.Run{ID: r.id, Job: digest, State: runGoing, CreatedAt: time.Now()})
 	})
-	return ending, err
 }
 
 func (r *run) tell(e Event) {
@@ -329,32 +320,59 @@ func (r *run) artifact(ctx context.Context, ref job.Ref) (*Artifact, error) {
 	return r.h.Artifact(ctx, OutputName(r.owner(ref.Step), ref.Output))
 }
 
-// end destroys what is left of the run but its records and output.
-func (r *run) end(ctx context.Context) error {
-	ctx, cancel := r.h.cleanup(ctx)
-	defer cancel()
-	if err := r.put(ctx, runEnding); err != nil {
+// end keeps the run's result and destroys what else is left of it but its records and output.
+func (r *run) end(ctx context.Context, result *RunResult) error {
+	text, err := json.Marshal(record(result))
+	if err != nil {
 		return err
 	}
+	ctx, cancel := r.h.cleanup(ctx)
+	defer cancel()
+	if err := r.put(ctx, runEnding, text); err != nil {
+		return err
+	}
+	return r.sweep(ctx)
+}
+
+// sweep ends a run whose result is kept.
+func (r *run) sweep(ctx context.Context) error {
 	var rows []store.Artifact
 	err := r.h.store.View(ctx, func(tx *store.Tx) (err error) {
 		rows, err = tx.Artifacts(store.ArtifactFilter{OwnerPrefix: r.owner("")})
 		return err
 	})
-	errs := []error{err}
-	for _, row := range rows {
-		errs = append(errs, r.h.RemoveArtifact(ctx, &Artifact{ID: row.ID, Name: row.Name}))
-	}
-	return errors.Join(append(errs, r.put(ctx, runEnded))...)
+	return errors.Join(err, r.removeArtifacts(ctx, rows), r.put(ctx, runEnded, nil))
 }
 
-func (r *run) put(ctx context.Context, state string) error {
+// removeArtifacts removes what is left of the run's artifacts: those last of which others are copies, as an output at an input's path is.
+func (r *run) removeArtifacts(ctx context.Context, rows []store.Artifact) error {
+	for {
+		var errs []error
+		var inUse []store.Artifact
+		for _, row := range rows {
+			err := r.h.RemoveArtifact(ctx, &Artifact{ID: row.ID, Name: row.Name})
+			if errors.Is(err, sdk.ReasonInUse) {
+				inUse = append(inUse, row)
+			}
+			errs = append(errs, err)
+		}
+		if len(inUse) == 0 || len(inUse) == len(rows) {
+			return errors.Join(errs...)
+		}
+		rows = inUse
+	}
+}
+
+func (r *run) put(ctx context.Context, state string, result []byte) error {
 	return r.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		row, err := tx.Run(r.id)
 		if err != nil {
 			return err
 		}
 		row.State, row.EndedAt = state, time.Now()
+		if result != nil {
+			row.Result = result
+		}
 		return tx.PutRun(row)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -393,21 +394,147 @@ job "j" {
 	}
 }
 
-// TestEndedRun: the id of a run that has ended begins nothing.
+// TestEndedRun: repeating a run that has ended begins nothing, and tells what it came to, after a restart too.
 func TestEndedRun(t *testing.T) {
 	t.Parallel()
-	h := openHost(t, newMemory(t, "m"), Options{}, "m")
-	req := RunRequest{ID: "r", Job: parseJob(t, `
+	rt, dir := newMemory(t, "m"), t.TempDir()
+	h := openHost(t, rt, Options{StateDir: dir}, "m")
+	text := `
 job "j" {
-  step "s" {
+  step "good" {
+    outputs = ["o"]
     run { path = "true" }
   }
-}`)}
-	if _, err := h.Run(t.Context(), req); err != nil {
+  step "bad" {
+    run {
+      path = "sh"
+      args = ["-c", "exit 7"]
+    }
+  }
+  step "odd" {
+    run { path = "no-such-program" }
+  }
+  output "o" { from = step.good.o }
+}`
+	out := filepath.Join(t.TempDir(), "out")
+	req := RunRequest{ID: "r", Job: parseJob(t, text), Outputs: map[string]string{"o": out}}
+	first, err := h.Run(t.Context(), req)
+	if err != nil {
 		t.Fatal(err)
 	}
-	_, err := h.Run(t.Context(), req)
-	if _, ok := errors.AsType[*RunEndedError](err); !ok {
-		t.Errorf("second run of the same id: %v", err)
+	closeTestHost(t, h)
+	h = openHost(t, rt, Options{StateDir: dir}, "m")
+	again, err := h.Run(t.Context(), req)
+	if err != nil || !again.Recorded || states(again) != states(first) || again.Steps[1].Exit.Code != 7 || again.Outputs["o"] != out {
+		t.Fatalf("again: %+v, %v", again, err)
+	}
+	if got, want := again.Steps[2].Err.Error(), first.Steps[2].Err.Error(); got != want {
+		t.Errorf("error %q, want %q", got, want)
+	}
+	req.Outputs = map[string]string{"o": out + "-elsewhere"}
+	if _, err := h.Run(t.Context(), req); !errors.Is(err, sdk.Invalid) {
+		t.Errorf("another target: %v", err)
+	}
+	req.Job = parseJob(t, strings.Replace(text, "exit 7", "exit 8", 1))
+	if _, err := h.Run(t.Context(), req); !errors.Is(err, sdk.Invalid) {
+		t.Errorf("another job: %v", err)
+	}
+}
+
+// TestOutputAtAnInput: an output at an input's path goes on from that input's copy, and nothing of it is left.
+func TestOutputAtAnInput(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	out := filepath.Join(t.TempDir(), "out")
+	res, err := h.Run(t.Context(), RunRequest{Job: parseJob(t, `
+job "j" {
+  input "src" {}
+  step "s" {
+    inputs  = { src = input.src }
+    outputs = ["src"]
+    run {
+      path = "sh"
+      args = ["-c", "echo more > src/b"]
+    }
+  }
+  output "src" { from = step.s.src }
+}`), Inputs: map[string]string{"src": tree(t, map[string]string{"a": "first"})}, Outputs: map[string]string{"src": out}})
+	if err != nil || !res.Succeeded() {
+		t.Fatal(states(res), err)
+	}
+	for name, want := range map[string]string{"a": "first", "b": "more\n"} {
+		if got, err := os.ReadFile(filepath.Join(out, name)); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	checkEmpty(t, h)
+}
+
+// TestInterruptedWhileAway: an interrupt ends a run within its grace though the worker is away; what is left there goes once it is back.
+func TestInterruptedWhileAway(t *testing.T) {
+	t.Parallel()
+	var away atomic.Bool
+	rt := newMemory(t, "m")
+	o := &hooked{Runtime: rt, hook: func(_ context.Context, _, _ string, _ int, real func() error) error {
+		if away.Load() {
+			return errAway
+		}
+		return real()
+	}, status: func(_ context.Context, _ int, s *sdk.Status) error {
+		if away.Load() {
+			s.Health, s.Reason = sdk.Away, "unplugged"
+		}
+		return nil
+	}}
+	cfg := testConfig("m")
+	cfg.Timing.WorkerGone = time.Hour
+	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": o}})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	began := time.Now()
+	res, err := h.Run(ctx, RunRequest{Grace: 500 * time.Millisecond, Job: parseJob(t, `
+job "j" {
+  step "s" {
+    outputs = ["o"]
+    run {
+      path = "sleep"
+      args = ["1000"]
+    }
+  }
+}`), Events: func(e Event) {
+		if e.Kind == EventStarted {
+			away.Store(true)
+			cancel()
+		}
+	}})
+	if took := time.Since(began); took > 15*time.Second { // the graces, and not the hour
+		t.Errorf("it took %s", took)
+	}
+	if res.Steps[0].State != StepAborted {
+		t.Errorf("%s, %v", states(res), err)
+	}
+	away.Store(false)
+	within(t, 20*time.Second, "the worker is empty", func() bool { return len(onWorker(t, rt, "m")) == 0 })
+}
+
+// TestTwoOutputsInOnePlace are refused before anything runs.
+func TestTwoOutputsInOnePlace(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	j := parseJob(t, `
+job "j" {
+  step "s" {
+    outputs = ["a", "b"]
+    run { path = "true" }
+  }
+  output "a" { from = step.s.a }
+  output "b" { from = step.s.b }
+}`)
+	dir := t.TempDir()
+	for _, b := range []string{"out", "out/", "./out/../out", "out/in"} {
+		req := RunRequest{Job: j, Outputs: map[string]string{"a": filepath.Join(dir, "out"), "b": dir + "/" + b}}
+		if res, err := h.Run(t.Context(), req); res != nil || !errors.Is(err, sdk.Invalid) || !strings.Contains(err.Error(), "both") {
+			t.Errorf("%s: %v", b, err)
+		}
 	}
 }

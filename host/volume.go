@@ -76,7 +76,7 @@ func (h *Host) destroyVolume(ctx context.Context, row store.Volume) error {
 	if err != nil {
 		return err
 	}
-	err = w.call(ctx, "destroy volume", func(ctx context.Context, c sdk.Worker) error {
+	err = w.callWithin(ctx, destroyPatience, "destroy volume", func(ctx context.Context, c sdk.Worker) error {
 		return c.DestroyVolume(ctx, sdk.VolumeID(row.ID))
 	})
 	if err != nil {

@@ -49,10 +49,19 @@ func newWorker(name, plugin string, goneIn time.Duration, closed <-chan struct{}
 
 // call makes one idempotent call on the worker, again each time that the worker was away meanwhile.
 func (w *worker) call(ctx context.Context, what string, f func(context.Context, sdk.Worker) error) error {
+	return w.callWithin(ctx, w.goneIn, what, f)
+}
+
+// destroyPatience is how long destroying waits for a worker that is away: longer than a plugin takes to restart. What is not
+// destroyed then is by the monitor, once the worker is back, and nobody needs to wait for it.
+const destroyPatience = 2 * time.Second
+
+// callWithin is call for a worker that is away no longer than within.
+func (w *worker) callWithin(ctx context.Context, within time.Duration, what string, f func(context.Context, sdk.Worker) error) error {
 	var b backoff
 	var failing time.Time
 	for {
-		conn, err := w.acquire(ctx)
+		conn, err := w.await(ctx, within, false)
 		if err == nil {
 			err = f(ctx, conn)
 		}
@@ -66,7 +75,7 @@ func (w *worker) call(ctx context.Context, what string, f func(context.Context, 
 		if failing.IsZero() {
 			failing = time.Now()
 		}
-		if away := time.Since(failing); away >= w.goneIn { // though its status may say otherwise
+		if away := time.Since(failing); away >= within { // though its status may say otherwise
 			return fmt.Errorf("%s on %s: %w", what, w.name, &WorkerGoneError{Worker: w.name, Away: away, Cause: err})
 		}
 		if err := b.wait(ctx, err); err != nil {
@@ -101,13 +110,17 @@ func (b *backoff) wait(ctx context.Context, err error) error {
 
 // acquire gives the connection, once there is one. It ends with ctx, with a WorkerGoneError, or with the reason why the
 // worker will not be back by itself.
-func (w *worker) acquire(ctx context.Context) (sdk.Worker, error) { return w.await(ctx, false) }
+func (w *worker) acquire(ctx context.Context) (sdk.Worker, error) {
+	return w.await(ctx, w.goneIn, false)
+}
 
 // acquirePatiently is acquire for what runs already: that the worker will not be back by itself is no reason to give up before its
 // time, since an operator may bring it back.
-func (w *worker) acquirePatiently(ctx context.Context) (sdk.Worker, error) { return w.await(ctx, true) }
+func (w *worker) acquirePatiently(ctx context.Context) (sdk.Worker, error) {
+	return w.await(ctx, w.goneIn, true)
+}
 
-func (w *worker) await(ctx context.Context, patient bool) (sdk.Worker, error) {
+func (w *worker) await(ctx context.Context, within time.Duration, patient bool) (sdk.Worker, error) {
 	for {
 		w.mu.Lock()
 		conn, up, why, dead, since := w.conn, w.up, w.why, w.dead, w.since
@@ -118,7 +131,7 @@ func (w *worker) await(ctx context.Context, patient bool) (sdk.Worker, error) {
 		if dead != nil && !patient {
 			return nil, dead
 		}
-		patience := time.NewTimer(time.Until(since.Add(w.goneIn)))
+		patience := time.NewTimer(time.Until(since.Add(within)))
 		select {
 		case <-up:
 			patience.Stop()

@@ -68,8 +68,7 @@ func exitCode(err error) int {
 	}
 	var usage usageError
 	var bad *host.ConfigError
-	var over *host.RunEndedError
-	if errors.As(err, &usage) || errors.As(err, &bad) || errors.As(err, &over) || errors.Is(err, sdk.Invalid) {
+	if errors.As(err, &usage) || errors.As(err, &bad) || errors.Is(err, sdk.Invalid) {
 		return codeUsage
 	}
 	return codeInternal

@@ -27,11 +27,12 @@ With -o json each line on stdout is one object with "time" and "event", and with
   exited     step, worker, exit {code, signal, reason, message, started_at, ended_at, peak_memory_bytes, output_cut}
   finished   step, worker, result {state, error, queue_seconds, stream_seconds, run_seconds}; the last of a step
   notice     message: something of slipway's own
-  ended      id, outputs {name: directory}, seconds, error: the last of all
+  ended      id, outputs {name: directory}, seconds, error, recorded: the last of all
 The states are succeeded, failed, lost, aborted, timed-out, errored and skipped.`
 
 // jsonEvent is one line.
 type jsonEvent struct {
+	Recorded bool              `json:"recorded,omitempty"` // the run had ended before, and nothing was run now
 	Time     time.Time         `json:"time"`
 	Event    string            `json:"event"`
 	ID       string            `json:"id,omitempty"`
@@ -128,7 +129,7 @@ func (v *jsonView) end(res *host.RunResult, failure error) {
 	}
 	if res != nil {
 		seconds := res.Took.Seconds()
-		out.ID, out.Outputs, out.Seconds = res.ID, res.Outputs, &seconds
+		out.ID, out.Outputs, out.Seconds, out.Recorded = res.ID, res.Outputs, &seconds, res.Recorded
 	}
 	v.print(out)
 }

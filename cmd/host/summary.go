@@ -35,6 +35,9 @@ func summary(to *outlet, req host.RunRequest, res *host.RunResult) string {
 		fmt.Fprintf(&b, "output %s was not written\n", name)
 	}
 	fmt.Fprintf(&b, "run %s: %s after %s\n", res.ID, tally(counts), short(res.Took))
+	if res.Recorded {
+		b.WriteString("that run had ended before, and nothing was run now: give another --id for a new run\n")
+	}
 	return b.String()
 }
 

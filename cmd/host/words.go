@@ -34,11 +34,7 @@ func (a *app) words(err error) string {
 	if none, ok := errors.AsType[*pool.NoWorkerError](err); ok {
 		text = strings.ReplaceAll(text, none.Error(), a.withoutTold(*none).Error())
 	}
-	var over *host.RunEndedError
-	switch {
-	case errors.As(err, &over):
-		return fmt.Sprintf("run %s has ended: give another --id for a new run; \"slipway logs %s\" shows what it wrote", over.ID, over.ID)
-	case errors.Is(err, stream.ErrNotEmpty):
+	if errors.Is(err, stream.ErrNotEmpty) {
 		return text + "; --force replaces it"
 	}
 	return text

@@ -26,7 +26,7 @@ func newSchema() *schema {
 		artifacts: newTable("artifact", "artifacts",
 			"id, name, owner, created_at, expires_at", (*Artifact).fields),
 		runs: newTable("run", "runs",
-			"id, job, state, created_at, ended_at", (*Run).fields),
+			"id, job, state, result, created_at, ended_at", (*Run).fields),
 		workers: newTable("worker", "workers",
 			"id, container_incarnation, volume_incarnation", (*Worker).fields),
 	}
@@ -247,12 +247,13 @@ type Run struct {
 	ID        string
 	Job       []byte // JSON
 	State     string
+	Result    []byte // JSON; empty until its steps have ended
 	CreatedAt time.Time
 	EndedAt   time.Time // zero: it has not ended
 }
 
 func (r *Run) fields() []any {
-	return []any{&r.ID, &r.Job, &r.State, (*stamp)(&r.CreatedAt), (*stamp)(&r.EndedAt)}
+	return []any{&r.ID, &r.Job, &r.State, &r.Result, (*stamp)(&r.CreatedAt), (*stamp)(&r.EndedAt)}
 }
 
 // RunFilter selects runs; a zero field selects all.
