@@ -3,26 +3,28 @@ package config
 import (
 	"bytes"
 	"io"
-	"os"
 
 	"github.com/hashicorp/hcl/v2"
 )
 
 // WriteDiagnostics writes diagnostics of this package or of any other that reads HCL for people: what is wrong, the file and line, the
 // line itself, and what to do. Sources are files' contents by name; one that is not there is read again. Values of sensitive
-// settings are shown as asterisks in the lines, as far as a schema said which they are. Color asks for escape sequences.
+// settings are shown as asterisks in the lines, as far as a schema said which they are. Control characters are shown escaped, as \x1b, so that
+// no file can speak to the terminal; of a file that is not text, no line is shown. Color asks for escape sequences.
 func WriteDiagnostics(w io.Writer, diags hcl.Diagnostics, sources map[string][]byte, color bool) error {
-	files := make(map[string]*hcl.File)
+	contents := make(map[string][]byte)
 	for _, d := range diags {
-		if d.Subject == nil || files[d.Subject.Filename] != nil {
+		if d.Subject == nil || contents[d.Subject.Filename] != nil {
 			continue
 		}
 		name := d.Subject.Filename
 		src, ok := sources[name]
 		if !ok {
-			src, _ = os.ReadFile(name) // without it, the line is not shown
+			src, _ = readFile(name) // without it, the line is not shown
 		}
-		files[name] = &hcl.File{Bytes: bytes.Clone(src)}
+		if notText(src) < 0 {
+			contents[name] = bytes.Clone(src)
+		}
 	}
 	for _, d := range diags {
 		h, ok := hcl.DiagnosticExtra[hiding](d)
@@ -30,16 +32,28 @@ func WriteDiagnostics(w io.Writer, diags hcl.Diagnostics, sources map[string][]b
 			continue
 		}
 		for _, r := range h.ranges {
-			if f := files[r.Filename]; f != nil {
-				hide(f.Bytes, r)
-			}
+			hide(contents[r.Filename], r)
 		}
 	}
-	return hcl.NewDiagnosticTextWriter(w, files, 0, color).WriteDiagnostics(diags)
+	files := make(map[string]*hcl.File)
+	visible := make(map[string]*escaped)
+	for name, src := range contents {
+		e := escape(src)
+		visible[name] = e
+		files[escapeText(name)] = &hcl.File{Bytes: e.text}
+	}
+	shown := make(hcl.Diagnostics, 0, len(diags))
+	for _, d := range diags {
+		shown = append(shown, &hcl.Diagnostic{ // not the values of variables: there are none in what is read here
+			Severity: d.Severity, Summary: escapeText(d.Summary), Detail: escapeText(d.Detail),
+			Subject: escapeRange(visible, d.Subject), Context: escapeRange(visible, d.Context),
+		})
+	}
+	return hcl.NewDiagnosticTextWriter(w, files, 0, color).WriteDiagnostics(shown)
 }
 
 func hide(src []byte, r hcl.Range) {
-	if !r.CanSliceBytes(src) {
+	if src == nil || !r.CanSliceBytes(src) {
 		return
 	}
 	b := r.SliceBytes(src)

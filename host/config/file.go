@@ -1,10 +1,10 @@
 package config
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,7 +21,7 @@ import (
 // configuration is never nil, and holds what could be read even where there are errors, so that a validator can go on with the plugins' own
 // blocks; nothing else may use it then.
 func Load(file string) (*Config, hcl.Diagnostics) {
-	src, err := os.ReadFile(file)
+	src, err := readFile(file)
 	if err != nil {
 		return &Config{File: file}, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Cannot read the configuration", Detail: err.Error() + "."}}
 	}
@@ -34,6 +34,11 @@ func Parse(src []byte, filename string) (*Config, hcl.Diagnostics) {
 	r := reader{envInSafe: true}
 	if why := bound(src); why != "" {
 		r.wrong(hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos}, "File out of bounds", "%s", why)
+		return c, r.diags
+	}
+	if i := notText(src); i >= 0 {
+		at := hcl.Pos{Line: bytes.Count(src[:i], []byte("\n")) + 1, Column: 1, Byte: i}
+		r.wrong(hcl.Range{Filename: filename, Start: at, End: at}, "Not a text file", "Byte %d of the file is 0x%02x, which text in UTF-8 does not have there. Is this the right file? If so, save it in UTF-8.", i+1, src[i])
 		return c, r.diags
 	}
 	parse := func() (*hcl.File, hcl.Diagnostics) { return hclsyntax.ParseConfig(src, filename, hcl.InitialPos) }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/hashicorp/hcl/v2"
@@ -14,7 +13,7 @@ import (
 // Load reads a job file. It runs nothing. All that is wrong is found at once; the job is nil if anything is, and not if there are
 // only warnings.
 func Load(file string) (*Job, hcl.Diagnostics) {
-	src, err := os.ReadFile(file)
+	src, err := readFile(file)
 	if err != nil {
 		return nil, hcl.Diagnostics{{Severity: hcl.DiagError, Summary: "Cannot read the job", Detail: err.Error() + "."}}
 	}
@@ -26,6 +25,11 @@ func Parse(src []byte, filename string) (*Job, hcl.Diagnostics) {
 	var r reader
 	if why := bound(src); why != "" {
 		r.wrong(hcl.Range{Filename: filename, Start: hcl.InitialPos, End: hcl.InitialPos}, "File out of bounds", "%s", why)
+		return nil, r.diags
+	}
+	if i := notText(src); i >= 0 {
+		at := hcl.Pos{Line: bytes.Count(src[:i], []byte("\n")) + 1, Column: 1, Byte: i}
+		r.wrong(hcl.Range{Filename: filename, Start: at, End: at}, "Not a text file", "Byte %d of the file is 0x%02x, which text in UTF-8 does not have there. Is this the right file? If so, save it in UTF-8.", i+1, src[i])
 		return nil, r.diags
 	}
 	file, diags := hclsyntax.ParseConfig(src, filename, hcl.InitialPos)

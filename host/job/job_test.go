@@ -211,3 +211,12 @@ func FuzzJob(f *testing.F) {
 		}
 	})
 }
+
+// What is no text is one error.
+func TestNotText(t *testing.T) {
+	for src, line := range map[string]int{"\x7fELF\x02\x01\x00\x00\xff\"{\n": 1, "# fine\n# caf\xe9\n": 2} {
+		if j, diags := job.Parse([]byte(src), "f.hcl"); j != nil || len(diags) != 1 || diags[0].Summary != "Not a text file" || diags[0].Subject.Start.Line != line {
+			t.Errorf("%q: %v", src, diags)
+		}
+	}
+}
