@@ -68,6 +68,10 @@ func streamCases() []Case {
 			Doc: "Without a bound one endless printer fills the worker's memory.",
 		},
 		{
+			ID: "I25-spill-after-exit", Title: "what a writer had to say when its leader ended is kept for a follower who comes late", Rules: []int{6, 5}, Level: Must, Profile: Core, Run: runSpillAfterExit,
+			Doc: "A host that is being upgraded is slower than the grace after an exit. Waiting for room in a full journal is not being late: to cut there loses the end of the log.",
+		},
+		{
 			ID: "I19-spill-drop", Title: "with drop-oldest the writer goes on, and a gap stands for what was dropped", Rules: []int{5}, Level: Must, Profile: Core, Run: runSpillDrop,
 			Doc: "A service must not stop because nobody reads its log; and a reader must know what it missed.",
 		},
@@ -332,6 +336,18 @@ const (
 	spill      = 64 << 10
 	spillLines = 100_000 // 588,895 bytes
 )
+
+func runSpillAfterExit(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	p := c.Start(ctx, id, c.Commands.Lines(20_000), func(s *sdk.ProcessSpec) { s.Spill = spill })
+	// The writer fills the journal and is held. Nobody comes for longer than the grace of rule 6.
+	select {
+	case <-time.After(2 * sdk.OutputGrace):
+	case <-ctx.Done():
+	}
+	j := c.Follow(ctx, id, p)
+	c.WantOutput(j, numbers(1, 20_000), "", "the numbers up to 20,000, followed %s after the start", 2*sdk.OutputGrace)
+}
 
 func runSpillBlock(ctx context.Context, c *C) {
 	id := c.Container(ctx)

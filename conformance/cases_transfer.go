@@ -110,6 +110,8 @@ func runDamaged(ctx context.Context, c *C) {
 		"cut in a header":      whole[:3584+100],
 		"cut in a file":        whole[:3584+512+1000],
 		"cut in the padding":   whole[:512+3010],
+		"cut between entries":  whole[:3584],
+		"without its end":      whole[:2*3584],
 		"with a broken header": flipped,
 		"no archive at all":    []byte(strings.Repeat("this is no archive; ", 200)),
 	} {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -39,7 +40,7 @@ func (p Program) open(ctx context.Context) (*Instance, error) {
 	}
 	plugin := launch.Start(launch.Spec{
 		Name: p.Plugin.Name, Command: p.Path, Dir: p.Dir, Args: p.Args, Env: p.Env,
-		Configure: func(context.Context, sdk.PluginInfo) (sdk.Block, []sdk.Block, error) { return p.Plugin, p.Workers, nil },
+		Configure: func(_ context.Context, info sdk.PluginInfo) (sdk.Block, []sdk.Block, error) { return p.settings(info) },
 	}, p.Launch)
 	stop := func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
@@ -54,6 +55,48 @@ func (p Program) open(ctx context.Context) (*Instance, error) {
 	return &Instance{Runtime: session.Runtime, Close: stop, Crash: func(ctx context.Context) (sdk.Runtime, error) {
 		return crash(ctx, plugin)
 	}}, nil
+}
+
+// settings are the blocks with the defaults of the plugin's schemas filled in, as a host fills them in.
+func (p Program) settings(info sdk.PluginInfo) (sdk.Block, []sdk.Block, error) {
+	plugin, err := withDefaults(p.Plugin, info.PluginSchema)
+	if err != nil {
+		return sdk.Block{}, nil, err
+	}
+	workers := make([]sdk.Block, len(p.Workers))
+	for i, w := range p.Workers {
+		if workers[i], err = withDefaults(w, info.WorkerSchema); err != nil {
+			return sdk.Block{}, nil, err
+		}
+	}
+	return plugin, workers, nil
+}
+
+func withDefaults(b sdk.Block, s sdk.Schema) (sdk.Block, error) {
+	values := make(map[string]json.RawMessage)
+	if len(b.Values) > 0 {
+		if err := json.Unmarshal(b.Values, &values); err != nil {
+			return b, fmt.Errorf("settings of %q: want an object: %w", b.Name, err)
+		}
+	}
+	for _, f := range s.Fields {
+		if _, ok := values[f.Name]; ok || f.Default == "" {
+			continue
+		}
+		text := f.Default
+		switch f.Type {
+		case sdk.TypeString, sdk.TypeDuration, sdk.TypeBytes:
+			quoted, err := json.Marshal(text)
+			if err != nil {
+				return b, err
+			}
+			text = string(quoted)
+		}
+		values[f.Name] = json.RawMessage(text) // the others are written as in JSON
+	}
+	var err error
+	b.Values, err = json.Marshal(values)
+	return b, err
 }
 
 // crash kills the plugin's process and awaits the next session.

@@ -40,7 +40,8 @@
 //     an acknowledged position that was dropped is FailedPrecondition with [ReasonOutputGap] and the first position kept. The
 //     newest follower wins whole; the older one ends with [ReasonSuperseded] and its acknowledgements no longer count.
 //  6. Exit comes when the leader has ended and its pipes are at their end, or two seconds later ([Exit.OutputCut]); what
-//     is written after that is thrown away. Every journalled byte is delivered before the exit and none after. Once
+//     is written after that is thrown away. Waiting for room in the journal is not being late: what was in the pipes when the
+//     grace ended is journalled, and the exit waits for it. Every journalled byte is delivered before the exit and none after. Once
 //     exited and acknowledged, the record shrinks to a tombstone that holds the Exit as long as the container lives. A
 //     container takes [MaxProcesses]; the next one is FailedPrecondition with [ReasonProcesses].
 //  7. Stdin. The keeper of a process gives each follower that has stdin a generation and counts the bytes that it took;
@@ -58,7 +59,8 @@
 //     living clones. Volumes that a plugin makes for itself belong to a container, die with it and are never listed; until
 //     the last of them is gone, that container is. Archives keep modes, setuid bits, symbolic and hard links, empty
 //     directories, modification times and numeric owners; whatever an archive says, nothing outside the volume changes.
-//     Streaming out one file gives one entry.
+//     An archive without its end is damaged, even where it ends between two entries. Streaming out one file gives one
+//     entry.
 //  10. Labels are set at creation and come back from the lists ([CheckLabels]). The host puts [LabelInstallation] on all
 //     that it makes.
 //  11. Paths in mounts are absolute when they come to a plugin; the host has resolved them. Paths inside a volume are
