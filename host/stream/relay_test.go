@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,7 +20,13 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if target := os.Getenv(fillerEnv); target != "" {
+		filler(target)
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 var errBroken = errors.New("broken")
 

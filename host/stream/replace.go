@@ -39,7 +39,8 @@ func CheckTarget(target string, force bool) error {
 	if err != nil {
 		return &TargetError{Target: target, Err: err}
 	}
-	return os.Remove(temp)
+	defer temp.release()
+	return os.Remove(temp.path)
 }
 
 // ReplaceDir lets fill write into a fresh empty directory beside target, of the same file system and closed to other users,
@@ -48,23 +49,26 @@ func CheckTarget(target string, force bool) error {
 //
 // After an error target is as it was and nothing else is left, unless the error says so. Where the system can exchange two
 // directories at once (Linux), target is at every moment the old one or the new one, whole, even if the
-// program is killed; elsewhere the old one is for an instant inside a directory .slipway-* beside. A killed program leaves
-// that directory behind. Changes that others make to target meanwhile are lost if force is set.
+// program is killed; elsewhere the old one is for an instant as old inside the directory .slipway-<name of target>-* beside. A killed program leaves
+// that directory behind; the next ReplaceDir of the same target removes it, unless that old is in it, where the system can tell that nobody
+// fills it any more (by flock). Changes that others make to target meanwhile are lost if force is set.
 func ReplaceDir(ctx context.Context, target string, force bool, fill func(ctx context.Context, dir string) error) (err error) {
 	place, err := locate(target, force)
 	if err != nil {
 		return &TargetError{Target: target, Err: err}
 	}
+	place.sweep()
 	temp, err := place.makeTemp()
 	if err != nil {
 		return &TargetError{Target: target, Err: err}
 	}
+	defer temp.release()
 	defer func() {
-		if rerr := removeTree(temp); rerr != nil {
-			err = errors.Join(err, &TargetError{Target: target, Err: fmt.Errorf("what is left in %q could not be removed: %w", temp, rerr)})
+		if rerr := removeTree(temp.path); rerr != nil {
+			err = errors.Join(err, &TargetError{Target: target, Err: fmt.Errorf("what is left in %q could not be removed: %w", temp.path, rerr)})
 		}
 	}()
-	fresh := filepath.Join(temp, "new")
+	fresh := filepath.Join(temp.path, "new")
 	if err := os.Mkdir(fresh, 0o777); err != nil { // the usual mode, less the umask, for later; temp guards it now
 		return &TargetError{Target: target, Err: err}
 	}
@@ -77,7 +81,7 @@ func ReplaceDir(ctx context.Context, target string, force bool, fill func(ctx co
 	if place, err = locate(target, force); err != nil {
 		return &TargetError{Target: target, Err: err}
 	}
-	if err := place.take(fresh, filepath.Join(temp, "old"), force); err != nil {
+	if err := place.take(fresh, filepath.Join(temp.path, keptOld), force); err != nil {
 		return &TargetError{Target: target, Err: err}
 	}
 	return nil
@@ -162,15 +166,6 @@ func checkEmpty(dir string) error {
 	return mustBeEmpty(root)
 }
 
-// makeTemp makes a directory beside the place that only this user can enter.
-func (p place) makeTemp() (string, error) {
-	temp, err := os.MkdirTemp(filepath.Dir(p.path), ".slipway-*")
-	if err != nil {
-		return "", fmt.Errorf("nothing can be made in %q: %w", filepath.Dir(p.path), bare(err))
-	}
-	return temp, nil
-}
-
 // take puts fresh into the place. With force, what was there goes to old, which does not exist yet, or to where fresh was; without, it
 // must still be empty. After an error all is as it was.
 func (p place) take(fresh, old string, force bool) error {
@@ -206,14 +201,14 @@ func (p place) takeEmpty(fresh string, restore func(string) error) error {
 	return restore(p.path)
 }
 
-// exchangeByTwo does in two steps what exchange does, with the old directory ending at old.
+// exchangeByTwo does what exchange does in steps, between which the old directory is at old.
 func exchangeByTwo(fresh, path, old string) error {
 	if err := os.Rename(path, old); err != nil {
 		return err
 	}
 	err := os.Rename(fresh, path)
 	if err == nil {
-		return nil
+		return os.Rename(old, fresh) // where it is no longer the only content that there is
 	}
 	if berr := os.Rename(old, path); berr != nil {
 		return errors.Join(err, fmt.Errorf("and the old content could not be put back: %w", berr))
