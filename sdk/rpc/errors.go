@@ -164,11 +164,8 @@ func fromStatus(ctx context.Context, err error, gone bool) error {
 	return &sdk.Error{Class: sdk.Internal, Message: "plugin: " + s.Message(), Cause: err}
 }
 
-// errGone says that the plugin went away under the call.
+// errGone says that the plugin went away under the call. What gRPC says to that is for programs: it is the cause, and no part of
+// the message.
 func errGone(cause error) error {
-	message := "the plugin is gone"
-	if cause != nil {
-		message += ": " + cause.Error()
-	}
-	return &sdk.Error{Class: sdk.Unavailable, Reason: sdk.ReasonPluginGone, Message: message, Cause: cause}
+	return &sdk.Error{Class: sdk.Unavailable, Reason: sdk.ReasonPluginGone, Message: "the plugin went away under the call", Cause: cause}
 }

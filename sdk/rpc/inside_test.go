@@ -117,6 +117,11 @@ func TestStatusWithoutDetail(t *testing.T) {
 			t.Errorf("%v, gone %v: got %v, want %v", c.code, c.gone, err, c.want)
 		}
 	}
+	// People read a sentence; what gRPC said is there for programs.
+	raw := status.Error(codes.Unavailable, "error reading from server: EOF")
+	if err := fromStatus(ctx, raw, false); err.Error() != "the plugin went away under the call" || !errors.Is(err, raw) {
+		t.Errorf("got %q, with the cause %v", err, errors.Unwrap(err))
+	}
 	told := toStatus(ctx, sdk.NewNotFound(sdk.KindFile, "f"))
 	if err := fromStatus(cancelled, told, true); !sdk.IsNotFound(err, sdk.KindFile) {
 		t.Errorf("an answer that came before the end was lost: %v", err)
