@@ -34,9 +34,9 @@ type LockedError struct {
 
 func (e *LockedError) Error() string {
 	if e.PID == 0 {
-		return fmt.Sprintf("state directory %s is in use by another process: talk to it, stop it, or use another directory", e.Dir)
+		return fmt.Sprintf("state directory %s is in use by another process: wait for it or stop it; slipway logs works meanwhile", e.Dir)
 	}
-	return fmt.Sprintf("state directory %s is in use by process %d: talk to it, stop it, or use another directory", e.Dir, e.PID)
+	return fmt.Sprintf("state directory %s is in use by process %d: wait for it or stop it; slipway logs works meanwhile", e.Dir, e.PID)
 }
 
 // VersionError says that the database was written by another version of
@@ -62,6 +62,29 @@ type DamagedError struct {
 func (e *DamagedError) Error() string {
 	return fmt.Sprintf("%s is damaged (%s): restore it from a backup, or move the state directory away to start anew", e.File, e.Detail)
 }
+
+// FileError says that the database could not be opened, read or written, which
+// is no fault of what is in it.
+type FileError struct {
+	File string
+	Err  error // SQLite's
+}
+
+func (e *FileError) Error() string {
+	what, advice := "cannot be read or written", "look whether the disk is full or failing, and whether the files beside it are as the host made them"
+	switch code(e.Err) & 0xff {
+	case sqlite3.SQLITE_CANTOPEN:
+		what, advice = "cannot be opened", "look whether it is a file, and whether this user may read and write it and its directory"
+	case sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH:
+		what, advice = "cannot be written", "let this user write it and its directory, and look whether the disk is mounted read-only"
+	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		what, advice = "is locked by another program", "end what has it open besides slipway"
+	}
+	return fmt.Sprintf("%s %s (%v): %s", e.File, what, e.Err, advice)
+}
+
+// Unwrap gives Err.
+func (e *FileError) Unwrap() error { return e.Err }
 
 // PanicError is what a panic in the function given to Update becomes.
 type PanicError struct {
@@ -99,6 +122,20 @@ func translate(file string, err error) error {
 		return fmt.Errorf("%s: %w: %w", file, ErrFull, err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return &DamagedError{File: file, Detail: err.Error()}
+	case sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH,
+		sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+		if _, ok := errors.AsType[*FileError](err); !ok {
+			return &FileError{File: file, Err: err}
+		}
 	}
 	return err
+}
+
+// misfit is translate for what is asked of a database whose schema has the
+// right version: that it lacks a table or a column is damage.
+func misfit(file string, err error) error {
+	if code(err)&0xff == sqlite3.SQLITE_ERROR {
+		return &DamagedError{File: file, Detail: err.Error()}
+	}
+	return translate(file, err)
 }

@@ -42,10 +42,28 @@ func migrate(ctx context.Context, s *session, file string, steps []string) error
 	if version > len(steps) {
 		return &VersionError{File: file, Has: version, Own: len(steps)}
 	}
+	if err := versioned(ctx, s, file, version); err != nil {
+		return err
+	}
 	for n := version; n < len(steps); n++ {
 		if err := migrateStep(ctx, s, n+1, steps[n]); err != nil {
 			return fmt.Errorf("bring %s from version %d to %d: %w", file, n, n+1, err)
 		}
+	}
+	return nil
+}
+
+// versioned refuses tables without a version: nothing of ours leaves them so.
+func versioned(ctx context.Context, s *session, file string, version int) error {
+	if version != 0 {
+		return nil
+	}
+	var tables int
+	if err := s.conn.QueryRowContext(ctx, "SELECT COUNT(*) FROM sqlite_master").Scan(&tables); err != nil {
+		return err
+	}
+	if tables != 0 {
+		return &DamagedError{File: file, Detail: "it has tables, but no version of its schema"}
 	}
 	return nil
 }

@@ -94,10 +94,6 @@ func TestNewerVersion(t *testing.T) {
 	if !bytes.Equal([]byte(before), []byte(read(t, file))) {
 		t.Error("the file was changed")
 	}
-	script(t, dir, "PRAGMA user_version = 0")
-	if _, err = OpenReadOnly(t.Context(), dir); !errors.As(err, &version) || version.Has != 0 {
-		t.Errorf("open an older one read-only: %v", err)
-	}
 }
 
 // The steps are run as they would be by later versions of this program.

@@ -44,15 +44,19 @@ type Store struct {
 	closeErr error
 }
 
-const databaseFile = "slipway.db"
+const (
+	databaseFile = "slipway.db"
+	markerFile   = "installation" // its id: there is, or was, a database
+)
 
 // Open opens the state directory dir for this process alone, making it (0700)
 // if there is none, and brings its database up to date.
 //
 // It fails with *LockedError if another process (or another Store of this one)
-// has it, *VersionError if the database is newer than this program, and
-// *DamagedError if it is damaged or gone missing; each leaves the files as they were. ctx
-// bounds the opening only.
+// has it, *VersionError if the database is newer than this program,
+// *DamagedError if it is damaged or gone missing, and *FileError if the system
+// does not let it be opened, read or written; each leaves the files as they were.
+// ctx bounds the opening only.
 func Open(ctx context.Context, dir string, opts Options) (*Store, error) {
 	s, err := open(ctx, dir, opts)
 	if err != nil {
@@ -92,7 +96,8 @@ func open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 
 // OpenReadOnly opens the state directory dir to look at it, also while a host
 // has it. It needs a directory that a host of this version has opened before;
-// it takes no lock, migrates nothing, and Update answers ErrReadOnly.
+// it takes no lock, migrates nothing, and Update answers ErrReadOnly. Its errors
+// are those of Open but for *LockedError; an older database is a *VersionError too.
 func OpenReadOnly(ctx context.Context, dir string) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -128,7 +133,7 @@ func (s *Store) prepare(ctx context.Context, dir string) (_ *session, err error)
 	if err != nil {
 		return nil, err
 	}
-	marker := filepath.Join(dir, "installation")
+	marker := filepath.Join(dir, markerFile)
 	if err := s.touch(marker); err != nil {
 		return nil, err
 	}
@@ -149,8 +154,15 @@ func (s *Store) prepare(ctx context.Context, dir string) (_ *session, err error)
 		return nil, err
 	}
 	// Before anything is written: a newer file is not even switched to WAL.
-	if v, err := w.version(ctx); err != nil || v > len(steps) {
-		return nil, errors.Join(err, &VersionError{File: s.file, Has: v, Own: len(steps)})
+	v, err := w.version(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if v > len(steps) {
+		return nil, &VersionError{File: s.file, Has: v, Own: len(steps)}
+	}
+	if err := versioned(ctx, w, s.file, v); err != nil {
+		return nil, err
 	}
 	for _, pragma := range []string{
 		"PRAGMA journal_mode = WAL",
@@ -167,21 +179,10 @@ func (s *Store) prepare(ctx context.Context, dir string) (_ *session, err error)
 	return w, s.install(ctx, w, marker)
 }
 
-// touch makes the database file, for SQLite would make it readable by all. An
-// installation whose database is gone or empty is not taken for a new one.
+// touch makes the database file, for SQLite would make it readable by all.
 func (s *Store) touch(marker string) error {
-	info, err := os.Stat(s.file)
-	if err == nil && info.Size() > 0 {
-		return nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	id, err := os.ReadFile(marker)
-	if err == nil {
-		return &DamagedError{File: s.file, Detail: fmt.Sprintf("the database of installation %s is missing or empty", strings.TrimSpace(string(id)))}
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	there, err := s.present(marker)
+	if err != nil || there {
 		return err
 	}
 	f, err := os.OpenFile(s.file, os.O_RDWR|os.O_CREATE, 0o600)
@@ -189,6 +190,26 @@ func (s *Store) touch(marker string) error {
 		return err
 	}
 	return f.Close()
+}
+
+// present tells whether there is something in the database file. An
+// installation whose database is gone or empty is not taken for a new one.
+func (s *Store) present(marker string) (bool, error) {
+	info, err := os.Stat(s.file)
+	if err == nil && info.Size() > 0 {
+		return true, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	id, err := os.ReadFile(marker)
+	if err == nil {
+		return false, &DamagedError{File: s.file, Detail: fmt.Sprintf("the database of installation %s is missing or empty", strings.TrimSpace(string(id)))}
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false, err
+	}
+	return false, nil
 }
 
 // install reads the installation's id, and makes it the first time.
@@ -199,7 +220,7 @@ func (s *Store) install(ctx context.Context, w *session, marker string) error {
 		_, err = w.conn.ExecContext(ctx, "INSERT INTO installation (id) VALUES (?)", s.installation)
 	}
 	if err != nil {
-		return err
+		return misfit(s.file, err)
 	}
 	if _, err := os.Stat(marker); err == nil {
 		return nil
@@ -209,6 +230,9 @@ func (s *Store) install(ctx context.Context, w *session, marker string) error {
 
 // look is prepare for a store that is only read.
 func (s *Store) look(ctx context.Context) error {
+	if _, err := s.present(filepath.Join(filepath.Dir(s.file), markerFile)); err != nil {
+		return err
+	}
 	if _, err := os.Stat(s.file); err != nil {
 		return err
 	}
@@ -235,17 +259,24 @@ func (s *Store) lookAs(ctx context.Context, a access) (err error) {
 	s.db.SetMaxIdleConns(0)
 	r, err := newSession(ctx, s.db)
 	if err != nil {
-		return err
+		return translate(s.file, err)
 	}
 	defer func() { err = errors.Join(err, r.close()) }()
 	v, err := r.version(ctx)
 	if err != nil {
 		return translate(s.file, err)
 	}
+	if err := versioned(ctx, r, s.file, v); err != nil {
+		return translate(s.file, err)
+	}
 	if v != len(steps) {
 		return &VersionError{File: s.file, Has: v, Own: len(steps)}
 	}
-	return r.conn.QueryRowContext(ctx, "SELECT id FROM installation").Scan(&s.installation)
+	err = r.conn.QueryRowContext(ctx, "SELECT id FROM installation").Scan(&s.installation)
+	if errors.Is(err, sql.ErrNoRows) { // a host was killed while it made the directory
+		return fmt.Errorf("%s is not finished: start the host once, it completes the file", s.file)
+	}
+	return misfit(s.file, err)
 }
 
 // check reads the whole database. SQLite has no checksums, so it finds broken

@@ -258,6 +258,11 @@ func TestDamagedFile(t *testing.T) {
 			if !errors.As(err, &damaged) || damaged.File != file {
 				t.Fatalf("open: %v", err)
 			}
+			if name == "emptied" || name == "not a db" { // what else is broken may be never read
+				if _, err := OpenReadOnly(t.Context(), dir); !errors.As(err, &damaged) || damaged.File != file {
+					t.Errorf("open read-only: %v", err)
+				}
+			}
 			after, err := os.ReadFile(file)
 			if err != nil || !bytes.Equal(after, content) {
 				t.Errorf("the file was changed (%v)", err)
