@@ -138,13 +138,16 @@ func (p *Plugin) explainHandshake(proc *process, cause error) *Error {
 			e = &Error{Reason: ReasonHandshake, Message: fmt.Sprintf("its handshake is not acceptable: %v", cause)}
 		}
 	case ended:
-		e = &Error{Reason: ReasonDied, Message: fmt.Sprintf("it ended before its handshake, with %v", &proc.exit)}
+		e = &Error{Reason: ReasonDied, Message: fmt.Sprintf("it ended before its handshake, with %v; %s", &proc.exit, noPlugin)}
 	default:
-		e = &Error{Reason: ReasonHandshake, Message: "it closed its stdout without a handshake"}
+		e = &Error{Reason: ReasonHandshake, Message: "it closed its stdout without a handshake; " + noPlugin}
 	}
 	e.Cause = cause
 	return p.withExit(e, proc, stuck)
 }
+
+// noPlugin is asked of whatever ends or waits without a word: most programs do.
+const noPlugin = "is it a Slipway plugin?"
 
 // interrupted ends a process whose time is up, or that is to be stopped.
 func (p *Plugin) interrupted(ctx context.Context, proc *process, awaited string) *Error {
@@ -152,7 +155,7 @@ func (p *Plugin) interrupted(ctx context.Context, proc *process, awaited string)
 		return p.withExit(&Error{Reason: ReasonStopped, Message: "stopped while it started", Cause: ctx.Err()}, proc, proc.stop(p.killCtx, p.opts.StopGrace))
 	}
 	e := &Error{Reason: ReasonSilent, Cause: ctx.Err(),
-		Message: fmt.Sprintf("it was killed, for %s did not come within %v of its start", awaited, p.opts.StartTimeout)}
+		Message: fmt.Sprintf("it was killed, for %s did not come within %v of its start; %s", awaited, p.opts.StartTimeout, noPlugin)}
 	return p.withExit(e, proc, proc.dump(p.killCtx, p.opts.DumpGrace))
 }
 
@@ -176,7 +179,7 @@ func (p *Plugin) ready(ctx, startCtx context.Context, proc *process, addr net.Ad
 	var workers []sdk.Block
 	if p.spec.Configure != nil {
 		if block, workers, err = p.spec.Configure(ctx, info); err != nil {
-			return nil, info, &Error{Reason: ReasonConfig, Message: fmt.Sprintf("its settings: %v", err), Cause: err}
+			return nil, info, &Error{Reason: ReasonConfig, Message: err.Error(), Cause: err}
 		}
 	}
 	if err = client.Configure(ctx, block, workers); err != nil {

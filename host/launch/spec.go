@@ -23,8 +23,8 @@ type Spec struct {
 	SHA256 string
 
 	// Configure turns the operator's blocks into settings, by the schemas in info. It is called once per start, from the
-	// plugin's goroutine; an error is kept as it is in the cause of [ReasonConfig], and the plugin is not tried again before
-	// [Options.OpenFor] has passed. Nil: no settings and no workers.
+	// plugin's goroutine; an error, which says by itself that settings are wrong, is the message and the cause of [ReasonConfig], and
+	// the plugin is not tried again before [Options.OpenFor] has passed. Nil: no settings and no workers.
 	Configure func(ctx context.Context, info sdk.PluginInfo) (plugin sdk.Block, workers []sdk.Block, err error)
 }
 

@@ -28,9 +28,11 @@ func TestPluginsThatDoNotStart(t *testing.T) {
 		"a directory":          {change: func(s *Spec, _ *Options) { s.Command = "/tmp/" }, reason: ReasonNotExecutable, says: []string{"not a regular file"}},
 		"dies at start":        {mode: []string{"exit"}, reason: ReasonDied, retried: true, says: []string{"exit code 3", "no licence found in /etc/licence"}},
 		"hangs at start":       {mode: []string{"hang"}, change: brief, reason: ReasonSilent, retried: true, says: []string{"handshake", "1s", "about to hang"}},
+		"ends without a word":  {change: func(s *Spec, _ *Options) { s.Command, s.Args = "/bin/true", nil }, reason: ReasonDied, retried: true, says: []string{"exit code 0", "is it a Slipway plugin?"}},
+		"waits without a word": {change: func(s *Spec, o *Options) { s.Command, s.Args = "/bin/cat", nil; brief(s, o) }, reason: ReasonSilent, retried: true, says: []string{"1s", "is it a Slipway plugin?"}},
 		"prints garbage":       {mode: []string{"print=hello world"}, reason: ReasonHandshake, says: []string{`"hello world"`, "no handshake"}},
 		"prints an empty line": {mode: []string{"print="}, reason: ReasonHandshake, says: []string{"no handshake"}},
-		"closes stdout":        {mode: []string{"close-stdout"}, reason: ReasonHandshake, says: []string{"closed its stdout"}},
+		"closes stdout":        {mode: []string{"close-stdout"}, reason: ReasonHandshake, says: []string{"closed its stdout", "is it a Slipway plugin?"}},
 		"next version":         {mode: []string{"print=1|2|unix|/tmp/x|grpc|"}, reason: ReasonVersion, says: []string{`"2"`, "this host speaks 1", "upgrade this host"}},
 		"older version":        {mode: []string{"print=1|0|unix|/tmp/x|grpc|"}, reason: ReasonVersion, says: []string{"upgrade the plugin"}},
 		"another core":         {mode: []string{"print=2|1|unix|/tmp/x|grpc|"}, reason: ReasonVersion, says: []string{"core protocol 2"}},
@@ -77,7 +79,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 		err  error
 		says string
 	}{
-		"by the host":   {err: os.ErrPermission, says: "its settings: permission denied"},
+		"by the host":   {err: errors.New("settings of the test: wrong"), says: "\": settings of the test: wrong"},
 		"by the plugin": {mode: []string{"refuse"}, says: "the address is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
