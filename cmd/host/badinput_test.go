@@ -138,11 +138,11 @@ func TestBadInput(t *testing.T) {
 			files:   map[string]string{"j.hcl": copies, "text/a": "a"},
 			prepare: unreadable("text/secret"),
 			args:    []string{"run", "j.hcl", "-i", "text=text", "-o", "copy=copy"}, code: codeInternal,
-			says: []string{"copy - errored", "input/text", `secret`, "output copy was not written"},
+			says: []string{"copy - errored", "input/text", `secret`, "; leave it out", "output copy was not written"},
 		},
 		"input larger than all memory": {
 			files: map[string]string{"j.hcl": copies, "c.hcl": onMemory(`config { memory = "1MiB" }`), "text/big": strings.Repeat("x", 2<<20)},
-			args:  []string{"-c", "c.hcl", "run", "j.hcl", "-i", "text=text"}, code: codeUsage,
+			args:  []string{"-c", "c.hcl", "run", "j.hcl", "-i", "text=text"}, code: codeInternal,
 			says: []string{"copy - errored", "input/text from local to m", "1048576", `raise "memory"`},
 		},
 		"unknown output": {
@@ -172,7 +172,7 @@ func TestBadInput(t *testing.T) {
 		},
 		"command that is not there": {
 			files: map[string]string{"j.hcl": strings.Replace(oneStep("x"), `"sh"`, `"frobnicate"`, 1)},
-			args:  []string{"run", "j.hcl", "-o", "out=out"}, code: codeUsage,
+			args:  []string{"run", "j.hcl", "-o", "out=out"}, code: codeInternal,
 			says: []string{"only - errored", "worker memory", `"frobnicate"`, "output out was not written"},
 		},
 		"output that the step did not make well": {
@@ -186,7 +186,47 @@ func TestBadInput(t *testing.T) {
 		},
 		"unknown command":    {args: []string{"rnu"}, code: codeUsage, says: []string{`there is no command "rnu"`, "run"}},
 		"unknown flag":       {args: []string{"run", "--forse"}, code: codeUsage, says: []string{"--forse", `see "slipway run --help"`}},
-		"no argument":        {args: []string{"run"}, code: codeUsage, says: []string{`see "slipway run --help"`}},
+		"no job file":        {args: []string{"run"}, code: codeUsage, says: []string{`run needs a job file: slipway run JOB.hcl; see "slipway run --help"`}},
+		"two job files":      {args: []string{"run", "a.hcl", "b.hcl"}, code: codeUsage, says: []string{"run takes one job file, not 2"}},
+		"no run":             {args: []string{"logs"}, code: codeUsage, says: []string{"logs needs a run: slipway logs --state DIR RUN"}},
+		"empty state":        {args: []string{"exec", "--state", "", "--", "true"}, code: codeUsage, says: []string{"--state is empty: give a value"}},
+		"empty config":       {args: []string{"-c", "", "plugins"}, code: codeUsage, says: []string{"--config is empty"}},
+		"empty id":           {args: []string{"run", "--state", "state", "--id=", "j.hcl"}, code: codeUsage, says: []string{"--id is empty"}},
+		"id without a state": {args: []string{"run", "--id", "x", "j.hcl"}, code: codeUsage, says: []string{"--id x needs --state DIR"}},
+		"exec, input with something that cannot be read": {
+			files: map[string]string{"in/a": "a"}, prepare: unreadable("in/secret"),
+			args: []string{"exec", "-i", "in=in", "--", "true"}, code: codeUsage, says: []string{"input/in", "in/secret", "; leave it out of the input"},
+		},
+		"exec, input with a socket": {
+			prepare: func(_ *testing.T, p *place) {
+				p.must(os.Mkdir(filepath.Join(p.work, "in"), 0o755))
+				p.must(syscall.Mknod(filepath.Join(p.work, "in/sock"), syscall.S_IFSOCK|0o600, 0))
+				p.t.Cleanup(func() { p.must(os.Remove(filepath.Join(p.work, "in/sock"))) })
+			},
+			args: []string{"exec", "-i", "in=in", "--", "true"}, code: codeUsage, says: []string{"in/sock", "neither a file", "; leave it out of the input"},
+		},
+		"exec, input that is a named pipe": {
+			prepare: func(_ *testing.T, p *place) { p.must(syscall.Mkfifo(filepath.Join(p.work, "pipe"), 0o600)) },
+			args:    []string{"exec", "-i", "in=pipe", "--", "true"}, code: codeUsage, says: []string{`input "in"`, "neither a directory nor a file"},
+		},
+		"exec, input outside": {
+			args: []string{"exec", "-i", "../x=.", "--", "true"}, code: codeUsage, says: []string{`"../x" leaves /work; name inputs and outputs by paths below`},
+		},
+		"exec, output outside": {
+			args: []string{"exec", "-o", "../x=out", "--", "true"}, code: codeUsage, says: []string{`"../x" leaves /work; name inputs`},
+		},
+		"temporary directory that is not there": {
+			prepare: func(_ *testing.T, p *place) { p.env = append(p.env, "TMPDIR="+p.work+"/none") },
+			args:    []string{"exec", "--", "true"}, code: codeExecFailed, says: []string{"/none", "set TMPDIR to a directory that can be written"},
+		},
+		"temporary directory that is not there, relative": {
+			prepare: func(_ *testing.T, p *place) { p.env = append(p.env, "TMPDIR=none") },
+			args:    []string{"workers"}, code: codeInternal, says: []string{"none/", "set TMPDIR to a directory that can be written"},
+		},
+		"temporary directory that cannot be written": {
+			prepare: func(_ *testing.T, p *place) { p.env = append(p.env, "TMPDIR=/proc") },
+			args:    []string{"plugins"}, code: codeInternal, says: []string{"/proc/", "set TMPDIR to a directory that can be written"},
+		},
 		"unknown format":     {args: []string{"workers", "-o", "yaml"}, code: codeUsage, says: []string{"the formats are text and json"}},
 		"unknown level":      {args: []string{"--log-level", "loud", "exec", "true"}, code: codeUsage, says: []string{"the levels are debug"}},
 		"input without name": {args: []string{"exec", "-i", "x", "true"}, code: codeUsage, says: []string{"-i x: want NAME=DIR"}},

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"syscall"
 	"testing"
@@ -54,6 +55,25 @@ func TestSlipwayKilled(t *testing.T) {
 	p.run("exec", "--", "echo", "works").wants(0).prints("works\n")
 }
 
+// TestResumeLost resumes a run whose step ended with slipway, for the memory was its child: the step is lost, and the table makes up no
+// times for what the second slipway did not see, nor does a third one from the records.
+func TestResumeLost(t *testing.T) {
+	needsLinux(t)
+	t.Parallel()
+	p := newPlace(t).write(map[string]string{"j.hcl": oneStep("echo ready; sleep 600")})
+	args := []string{"run", "j.hcl", "--state", "state", "--id", "a"}
+	r := p.start(args...)
+	r.await("only | ready")
+	r.signal(syscall.SIGKILL)
+	r.wait()
+	row := regexp.MustCompile(`(?m)^only +memory +- +- +- +- +lost$`)
+	for range 2 {
+		if res := p.run(args...).wants(codeLost).says("only - lost: ", "1 step lost").once(); !row.MatchString(res.err) {
+			t.Errorf("the table has times that nobody saw:\n%s", res.err)
+		}
+	}
+}
+
 // TestStateInUse wants the second slipway on a state directory to name the first, and to leave it alone.
 func TestStateInUse(t *testing.T) {
 	t.Parallel()
@@ -61,7 +81,7 @@ func TestStateInUse(t *testing.T) {
 	r := p.start("run", "j.hcl", "--state", "state", "--id", "first")
 	r.await("only | ready")
 	p.run("run", "j.hcl", "--state", "state").wants(codeInternal).
-		says("slipway: ", "state directory", "in use by process "+strconv.Itoa(r.cmd.Process.Pid)).once()
+		says("slipway: ", "state directory", "in use by process "+strconv.Itoa(r.cmd.Process.Pid), "wait for it or stop it; slipway logs works meanwhile").once()
 	p.run("logs", "first", "--state", "state").wants(0).prints("only | ready\n").says("only - running on worker memory")
 	p.run("logs", "second", "--state", "state").wants(codeUsage).says("there is no run second", "first")
 	r.signal(os.Interrupt)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/host/stream"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -23,9 +24,20 @@ func (a *app) execCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "exec [flags] [--] COMMAND [ARG...]",
 		Short: "Run one command in a fresh container",
+		Long: `Run one command in a fresh container.
+
+It exits with the command's own code. A command that its --timeout has ended gives 125, as all does that Slipway could not run
+to its end; "slipway --help" tells the other codes.
+
+A stdout that is closed from the start (>&-) is as good as /dev/null: the output goes nowhere, and that is no failure.`,
 		Example: `  slipway exec -- echo hello
   slipway exec -i src=. -o out=./out -- sh -c 'wc -l src/* > out/lines'`,
-		Args: cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("exec needs a command: slipway exec -- COMMAND [ARG...]")
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
 			req, format, err := flags.request()
 			if err != nil {
@@ -59,7 +71,7 @@ func (a *app) execCommand() *cobra.Command {
 	f.StringVar(&step.Platform, "platform", "", "`platform` of the worker")
 	f.StringArrayVar(&tags, "tag", nil, "`tag` that the worker must have; may be repeated")
 	f.StringVar(&step.User, "user", "", "`user` to run as")
-	f.DurationVar(&step.Timeout, "timeout", 0, "end the command after so long")
+	f.DurationVar(&step.Timeout, "timeout", 0, "end the command after so long; it then exits with 125")
 	f.BoolVar(&stdin, "stdin", false, "give this command's stdin to it")
 	return c
 }
@@ -111,6 +123,10 @@ func (a *app) execError(res *host.RunResult, err error) error {
 	}
 	err = errors.New(a.fate(s))
 	switch {
+	case isType[*stream.PackError](s.Err):
+		return usageError{err}
+	case errors.Is(s.Err, sdk.Invalid) && errors.Is(s.Err, sdk.ReasonPath):
+		return usageError{fmt.Errorf("%w; name inputs and outputs by paths below the command's directory, as -i src=DIR", err)}
 	case errors.Is(s.Err, sdk.ReasonExecutableNotFound):
 		return codeError{err, codeExecNotFound}
 	case errors.Is(s.Err, sdk.ReasonNotExecutable):

@@ -44,6 +44,9 @@ func TestExecOwnCodes(t *testing.T) {
 	p.run("exec", "--", "frobnicate").wants(codeExecNotFound).says("slipway: ", "exec on worker memory", `"frobnicate"`).once()
 	p.run("exec", "-i", "in=in", "--", "in/text").wants(codeExecNotExecutable).says("slipway: ", "exec on worker memory", `"in/text"`).once()
 	p.run("exec", "--", "/work").wants(codeExecNotExecutable).once()
+	if help := p.run("exec", "--help").wants(0).out; !strings.Contains(help, "timeout has ended gives 125") {
+		t.Errorf("the help does not tell a timeout's code:\n%s", help)
+	}
 	p.run("exec", "--timeout", "200ms", "--", "sh", "-c", "while :; do :; done").wants(codeExecFailed).says("slipway: the command timed out", "200ms").once()
 	p.run("exec", "--", "sh", "-c", "kill -9 $$").wants(128 + 9).prints("")
 }
@@ -66,8 +69,8 @@ func TestExecDashes(t *testing.T) {
 	p.run("exec", "sh", "-c", `echo "$0" "$@"`, "a", "--", "-b", "--timeout").wants(0).prints("a -- -b --timeout\n")
 	p.run("exec", "-e", "A=1", "sh", "-c", `echo $A`).wants(0).prints("1\n")
 	p.run("exec", "--", "-x").wants(codeExecNotFound).says(`"-x"`)
-	p.run("exec").wants(codeUsage).says("requires at least 1 arg")
-	p.run("exec", "--").wants(codeUsage).says("requires at least 1 arg")
+	p.run("exec").wants(codeUsage).says("exec needs a command: slipway exec -- COMMAND [ARG...]")
+	p.run("exec", "--").wants(codeUsage).says("exec needs a command: slipway exec -- COMMAND [ARG...]")
 }
 
 func TestExecStdin(t *testing.T) {
@@ -105,6 +108,7 @@ func TestExecInputsAndOutputs(t *testing.T) {
 	if got := p.read("out/all"); got != "1\n2\n3\n" {
 		t.Errorf("output is %q", got)
 	}
+	p.run("exec", "-i", "in=one file", "--", "cat", "in/one file").wants(0).prints("alone")
 	p.run("exec", "-o", "out=out", "--", "true").wants(codeUsage).says("is not empty; --force replaces it")
 	p.run("exec", "-o", "out=out", "--force", "--", "sh", "-c", "echo new > out/new").wants(0)
 	if _, err := os.Stat(p.work + "/out/all"); !os.IsNotExist(err) {

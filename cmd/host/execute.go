@@ -26,7 +26,7 @@ type runFlags struct {
 
 func (r *runFlags) add(c *cobra.Command) {
 	f := c.Flags()
-	f.StringArrayVarP(&r.inputs, "input", "i", nil, "`NAME=DIR`: the directory for an input; may be repeated")
+	f.StringArrayVarP(&r.inputs, "input", "i", nil, "`NAME=DIR`: the directory for an input, or a single file, which is then NAME/file; may be repeated")
 	f.StringArrayVarP(&r.outputs, "output", "o", nil, "`NAME=DIR`: where to put an output; may be repeated. Or a format: text or json")
 	f.BoolVar(&r.force, "force", false, "replace output directories that are not empty")
 	f.DurationVar(&r.grace, "grace", host.DefaultGrace, "how long an interrupted command may take to end by itself")
@@ -142,7 +142,7 @@ func (a *app) usablePlugins(h *host.Host) error {
 func failures(h *host.Host) []error {
 	var errs []error
 	for _, p := range h.Plugins() {
-		if p.Err != nil && p.State != launch.StateReady && p.State != launch.StateDegraded {
+		if p.Err != nil && !runs(p) {
 			errs = append(errs, p.Err)
 		}
 	}

@@ -74,27 +74,36 @@ func exitCode(err error) int {
 	return codeInternal
 }
 
-// stepsCode is the exit code for the results of a run: the worst of them.
-func stepsCode(steps []host.StepResult) int {
-	rank := []struct {
-		state host.StepState
-		code  int
-	}{
-		{host.StepAborted, codeInterrupted},
-		{host.StepLost, codeLost},
-		{host.StepErrored, codeInternal},
-		{host.StepTimedOut, codeTimedOut},
-		{host.StepFailed, codeStepFailed},
+// stepCode is the exit code of a run of this one step. What is wrong with a step is not wrong with the command line.
+func stepCode(s host.StepResult) int {
+	switch s.State {
+	case host.StepAborted:
+		return codeInterrupted
+	case host.StepLost:
+		return codeLost
+	case host.StepErrored:
+		return codeInternal
+	case host.StepTimedOut:
+		return codeTimedOut
+	case host.StepFailed:
+		return codeStepFailed
 	}
-	for _, r := range rank {
-		for _, s := range steps {
-			if s.State != r.state {
-				continue
-			}
-			if r.state == host.StepErrored && errors.Is(s.Err, sdk.Invalid) {
-				return codeUsage
-			}
-			return r.code
+	return 0
+}
+
+// runCode is the exit code of a run, of all that apply the first in the order that the root command's help tells. The failure is of
+// the run as a whole, and may be nil.
+func runCode(steps []host.StepResult, failure error) int {
+	applies := make(map[int]bool)
+	if failure != nil {
+		applies[exitCode(failure)] = true
+	}
+	for _, s := range steps {
+		applies[stepCode(s)] = true
+	}
+	for _, code := range []int{codeUsage, codeInterrupted, codeLost, codeInternal, codeTimedOut, codeStepFailed} {
+		if applies[code] {
+			return code
 		}
 	}
 	return 0

@@ -10,7 +10,7 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// TestHelp wants the exit codes explained in the root's help, each once, and nowhere else.
+// TestHelp wants the exit codes explained in the root's help, each once, in the order in which they apply, and nowhere else.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -21,7 +21,7 @@ func TestHelp(t *testing.T) {
 		codes = append(codes, m[1])
 	}
 	var want []string
-	for _, c := range []int{0, codeStepFailed, codeUsage, codeLost, codeInternal, codeTimedOut, codeInterrupted, codeClosed,
+	for _, c := range []int{codeClosed, codeUsage, codeInterrupted, codeLost, codeInternal, codeTimedOut, codeStepFailed, 0,
 		codeExecFailed, codeExecNotExecutable, codeExecNotFound} {
 		want = append(want, strconv.Itoa(c))
 	}

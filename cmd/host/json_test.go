@@ -34,7 +34,7 @@ func TestJSON(t *testing.T) {
 }
 `})
 	fields := documented(t)
-	r := p.run("run", "j.hcl", "-i", "in=in", "-o", "o=out", "-o", "json").wants(codeUsage)
+	r := p.run("run", "j.hcl", "-i", "in=in", "-o", "o=out", "-o", "json").wants(codeInternal)
 	if r.err != "" {
 		t.Errorf("stderr: %s", r.err)
 	}
@@ -133,18 +133,18 @@ func TestListings(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t).write(map[string]string{"c.hcl": onMemory("") + "plugin \"g\" { command = \"./none\" }\nworker \"w\" { plugin = \"g\" }\n"})
 	var plugins []jsonPlugin
-	strict(t, p.run("-c", "c.hcl", "plugins", "-o", "json").wants(0).out, &plugins)
+	strict(t, p.run("-c", "c.hcl", "plugins", "-o", "json").wants(codeInternal).out, &plugins)
 	if len(plugins) != 2 || plugins[0].State != "ready" || plugins[0].Program == "" || plugins[1].State != "failed" ||
 		plugins[1].Reason != "not-found" || !strings.Contains(plugins[1].Error, "none (not there)") {
 		t.Errorf("plugins: %+v", plugins)
 	}
 	var workers []jsonWorker
-	strict(t, p.run("-c", "c.hcl", "workers", "-o", "json").wants(0).out, &workers)
+	strict(t, p.run("-c", "c.hcl", "workers", "-o", "json").wants(codeInternal).out, &workers)
 	if len(workers) != 2 || workers[0].Name != "m" || workers[0].State != "healthy" || workers[1].State != "away" || workers[1].Reason == "" {
 		t.Errorf("workers: %+v", workers)
 	}
 	for _, c := range []struct{ what, last string }{{"plugins", "PROGRAM"}, {"workers", "FEATURES"}} {
-		r := p.run("-c", "c.hcl", c.what).wants(0)
+		r := p.run("-c", "c.hcl", c.what).wants(codeInternal)
 		head, _, _ := strings.Cut(r.out, "\n")
 		if !strings.HasSuffix(head, c.last) || !strings.Contains(r.out, "none (not there)") || r.err != "" {
 			t.Errorf("%s:\n%s%s", c.what, r.out, r.err)

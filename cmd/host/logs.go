@@ -18,7 +18,12 @@ func (a *app) logsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "logs RUN [STEP...]",
 		Short: "Show what the steps of a run wrote, so far if it still runs",
-		Args:  cobra.MinimumNArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("logs needs a run: slipway logs --state DIR RUN")
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if a.stateDir == "" {
 				return usageError{errors.New("logs needs --state DIR: a run without one leaves no records")}

@@ -182,6 +182,20 @@ func exists(file string) bool {
 	return err == nil
 }
 
+// TestNoStdout runs with stdout closed from the start, which is /dev/null: the runtime sees to it that no file of slipway's gets its number.
+func TestNoStdout(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	c := exec.Command("sh", "-c", p.bin+"/slipway exec -o out=out -- sh -c 'echo hi; echo made > out/made' >&-")
+	c.Dir, c.Env = p.work, p.env
+	if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("%v: %s", err, out)
+	}
+	if got := p.read("out/made"); got != "made\n" {
+		t.Errorf("the output has %q", got)
+	}
+}
+
 // TestPipeline runs slipway as people do.
 func TestPipeline(t *testing.T) {
 	t.Parallel()

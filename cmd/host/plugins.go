@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -19,13 +20,23 @@ func (a *app) pluginsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "plugins",
 		Short: "List the plugins, what was found of each, and how they are",
-		Args:  cobra.NoArgs,
+		Long: `List the plugins, what was found of each, and how they are.
+
+It exits with 4 if one of them does not run.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.withHost(c.Context(), readyTime, func(h *host.Host) error {
+				plugins, write := h.Plugins(), writePlugins
 				if a.format == formatJSON {
-					return writePluginsJSON(a.out, h.Plugins())
+					write = writePluginsJSON
 				}
-				return writePlugins(a.out, h.Plugins())
+				if err := write(a.out, plugins); err != nil {
+					return err
+				}
+				if slices.ContainsFunc(plugins, func(p launch.Report) bool { return !runs(p) }) {
+					return codeError{errPrinted, codeInternal}
+				}
+				return nil
 			})
 		},
 	}
@@ -47,15 +58,16 @@ func writePlugins(to *outlet, plugins []launch.Report) error {
 		if p.Err == nil {
 			continue
 		}
-		again := ""
-		if wait := time.Until(p.RetryAt); wait > 0 {
-			again = fmt.Sprintf("\n\ttried again in %s", wait.Round(time.Second))
-		}
-		if _, err := fmt.Fprintf(to, "\n%s%s\n", wrap(p.Err.Error(), to.width()), again); err != nil {
+		if _, err := fmt.Fprintf(to, "\n%s\n", wrap(p.Err.Error(), to.width())); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// runs tells whether a plugin can be used.
+func runs(p launch.Report) bool {
+	return p.State == launch.StateReady || p.State == launch.StateDegraded
 }
 
 // pluginState names the states as an operator sees them.
@@ -67,19 +79,18 @@ func pluginState(p launch.Report) string {
 }
 
 type jsonPlugin struct {
-	Name     string     `json:"name"`
-	State    string     `json:"state"`
-	Since    time.Time  `json:"since"`
-	Is       string     `json:"is,omitempty"` // what it calls itself
-	Version  string     `json:"version,omitempty"`
-	SDK      string     `json:"sdk,omitempty"`
-	Program  string     `json:"program,omitempty"`
-	SHA256   string     `json:"sha256,omitempty"`
-	PID      int        `json:"pid,omitempty"`
-	Restarts int        `json:"restarts"`
-	Reason   string     `json:"reason,omitempty"`
-	Error    string     `json:"error,omitempty"`
-	RetryAt  *time.Time `json:"retry_at,omitempty"`
+	Name     string    `json:"name"`
+	State    string    `json:"state"`
+	Since    time.Time `json:"since"`
+	Is       string    `json:"is,omitempty"` // what it calls itself
+	Version  string    `json:"version,omitempty"`
+	SDK      string    `json:"sdk,omitempty"`
+	Program  string    `json:"program,omitempty"`
+	SHA256   string    `json:"sha256,omitempty"`
+	PID      int       `json:"pid,omitempty"`
+	Restarts int       `json:"restarts"`
+	Reason   string    `json:"reason,omitempty"`
+	Error    string    `json:"error,omitempty"`
 }
 
 func writePluginsJSON(to *outlet, plugins []launch.Report) error {
@@ -89,9 +100,6 @@ func writePluginsJSON(to *outlet, plugins []launch.Report) error {
 			Program: p.Path, SHA256: p.SHA256, PID: p.PID, Restarts: p.Restarts}
 		if p.Err != nil {
 			j.Reason, j.Error = string(p.Err.Reason), p.Err.Error()
-		}
-		if !p.RetryAt.IsZero() {
-			j.RetryAt = &p.RetryAt
 		}
 		out = append(out, j)
 	}

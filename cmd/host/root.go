@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"strings"
@@ -40,20 +41,22 @@ func (a *app) command() *cobra.Command {
 		Long: `Slipway runs jobs and commands in containers. Runtimes are plugins that a configuration
 names; without one, everything runs in memory, by the plugin slipway-memory.
 
-Exit codes:
-    0  all went well
-    1  a step's command failed
+Exit codes, the first that applies:
+  141  nobody reads the output any more
     2  a flag, a file or an input is wrong
+  130  interrupted, by SIGINT, SIGTERM or SIGHUP
     3  a step is lost: it was started, and nobody can tell how it ended
     4  something could not be run or written
     5  a step timed out
-  130  interrupted, by SIGINT, SIGTERM or SIGHUP
-  141  nobody reads the output any more
+    1  a step's command failed
+    0  all went well
 "slipway exec" exits with the command's own code, 128 and the number of the signal that ended
 it, or
   125  Slipway could not run it to its end
   126  the command cannot be executed
   127  there is no such command`,
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return nothingEmpty(c) },
+
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          knownCommand,
@@ -73,12 +76,22 @@ it, or
 		inner := c.Args
 		c.Args = func(c *cobra.Command, args []string) error {
 			if err := inner(c, args); err != nil {
-				return usageError{fmt.Errorf("%w: see %q", err, c.CommandPath()+" --help")}
+				return usageError{fmt.Errorf("%w; see %q", err, c.CommandPath()+" --help")}
 			}
 			return nil
 		}
 	}
 	return root
+}
+
+// nothingEmpty refuses flags that were given empty, by a variable that is not set perhaps: they would count as not given.
+func nothingEmpty(c *cobra.Command) error {
+	for _, name := range []string{"config", "state", "id"} {
+		if f := c.Flags().Lookup(name); f != nil && f.Changed && f.Value.String() == "" {
+			return usageError{fmt.Errorf("--%s is empty: give a value, or leave it out", name)}
+		}
+	}
+	return nil
 }
 
 // knownCommand refuses what is no command.
@@ -147,6 +160,9 @@ func (a *app) withHost(ctx context.Context, patience time.Duration, f func(*host
 		return err
 	}
 	h, err := host.Open(ctx, cfg, host.Options{StateDir: a.stateDir, Log: log, Version: version})
+	if err != nil && a.stateDir == "" && isType[*fs.PathError](err) {
+		return fmt.Errorf("%w: set TMPDIR to a directory that can be written, or give --state DIR", err)
+	}
 	if err != nil {
 		return err
 	}

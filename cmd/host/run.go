@@ -1,6 +1,9 @@
 package main
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-run/slipway/host"
@@ -18,8 +21,19 @@ What steps write is shown line by line below their names, stdout on stdout, the 
 ` + jsonHelp,
 		Example: `  slipway run wordcount.hcl -i text=./texts -o report=./out
   slipway run build.hcl -i src=. -o json | jq .event`,
-		Args: cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			switch len(args) {
+			case 0:
+				return errors.New("run needs a job file: slipway run JOB.hcl")
+			case 1:
+				return nil
+			}
+			return fmt.Errorf("run takes one job file, not %d", len(args))
+		},
 		RunE: func(c *cobra.Command, args []string) error {
+			if flags.id != "" && a.stateDir == "" {
+				return usageError{fmt.Errorf("--id %s needs --state DIR: a run without one leaves nothing to resume", flags.id)}
+			}
 			req, format, err := flags.request()
 			if err != nil {
 				return err
@@ -37,17 +51,22 @@ What steps write is shown line by line below their names, stdout on stdout, the 
 		},
 	}
 	flags.add(c)
-	c.Flags().StringVar(&flags.id, "id", "", "`name` of the run; the same one on the same --state resumes it")
+	c.Flags().StringVar(&flags.id, "id", "", "`name` of the run; the same one on the same --state resumes it; not without --state")
 	return c
 }
 
 // runError is what a run's command ends with.
 func runError(res *host.RunResult, err error) error {
-	if err != nil {
-		return err
+	var steps []host.StepResult
+	if res != nil {
+		steps = res.Steps
 	}
-	if code := stepsCode(res.Steps); code != 0 {
-		return codeError{errPrinted, code}
+	code := runCode(steps, err)
+	if code == 0 {
+		return nil
 	}
-	return nil
+	if err == nil {
+		err = errPrinted
+	}
+	return codeError{err, code}
 }

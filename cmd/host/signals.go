@@ -10,7 +10,20 @@ import (
 // interrupted is the cause of a context that a signal has ended.
 type interrupted struct{ os.Signal }
 
-func (i interrupted) Error() string { return "interrupted: " + i.String() }
+func (i interrupted) Error() string { return "interrupted by " + i.name() + " before it was done" }
+
+// name is how people know the signal.
+func (i interrupted) name() string {
+	switch i.Signal {
+	case os.Interrupt:
+		return "SIGINT"
+	case syscall.SIGTERM:
+		return "SIGTERM"
+	case syscall.SIGHUP:
+		return "SIGHUP"
+	}
+	return i.String()
+}
 
 // watchSignals ends a context at the first signal that asks slipway to end, and closes hurry at the second; the third has its usual
 // effect. Signals that slipway was started to ignore, as nohup does, stay ignored. A closed pipe is an error of the write, not a

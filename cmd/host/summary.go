@@ -9,7 +9,8 @@ import (
 	"github.com/slipway-run/slipway/host"
 )
 
-// summary tells how the steps fared, where their time went, and where the outputs are.
+// summary tells how the steps fared, where their time went, and where the outputs are. A step that was never placed was started by an
+// earlier slipway, if at all: only its exit tells how long it ran.
 func summary(to *outlet, req host.RunRequest, res *host.RunResult) string {
 	var b strings.Builder
 	b.WriteByte('\n')
@@ -22,7 +23,13 @@ func summary(to *outlet, req host.RunRequest, res *host.RunResult) string {
 		if s.Exit != nil {
 			exit = fmt.Sprint(s.Exit.Code)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Step, dash(s.Worker), short(s.Queue), short(s.Stream), short(s.Run), exit,
+		if s.Queue == 0 {
+			s.Stream, s.Run = 0, 0
+			if s.Exit != nil {
+				s.Run = max(s.Exit.EndedAt.Sub(s.Exit.StartedAt), 0)
+			}
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Step, dash(s.Worker), seen(s.Queue), seen(s.Stream), seen(s.Run), exit,
 			to.paint(stateColour(s.State), string(s.State))) // the last column, so its colour takes no width from others
 	}
 	t.Flush()
@@ -54,6 +61,14 @@ func tally(counts map[host.StepState]int) string {
 		}
 	}
 	return strings.Join(parts, ", ")
+}
+
+// seen is a time that may be unknown, or of what there was none.
+func seen(d time.Duration) string {
+	if d == 0 {
+		return "-"
+	}
+	return short(d)
 }
 
 func short(d time.Duration) string {

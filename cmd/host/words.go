@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/hcl/v2"
 
 	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/config"
+	"github.com/slipway-run/slipway/host/launch"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/stream"
 )
@@ -34,10 +36,23 @@ func (a *app) words(err error) string {
 	if none, ok := errors.AsType[*pool.NoWorkerError](err); ok {
 		text = strings.ReplaceAll(text, none.Error(), a.withoutTold(*none).Error())
 	}
-	if errors.Is(err, stream.ErrNotEmpty) {
+	if e, ok := errors.AsType[*launch.Error](err); ok && e.RetryAfter > 0 { // by a host that stays; this one ends now
+		text = strings.ReplaceAll(text, fmt.Sprintf(" (tried again in %v)", e.RetryAfter.Round(time.Second)), "")
+	}
+	switch {
+	case errors.Is(err, stream.ErrNotEmpty):
 		return text + "; --force replaces it"
+	case errors.Is(err, stream.ErrChanged):
+		return text + "; run it again once nothing writes there"
+	case isType[*stream.PackError](err):
+		return text + "; leave it out of the input, or put a file in its place that can be read"
 	}
 	return text
+}
+
+func isType[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // withoutTold leaves out why a worker's plugin does not run where that was said already.

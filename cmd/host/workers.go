@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -17,19 +18,49 @@ func (a *app) workersCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "workers",
 		Short: "List the workers, what they can do, and how they are",
-		Args:  cobra.NoArgs,
+		Long: `List the workers, what they can do, and how they are.
+
+It exits with 4 if one of them is away.`,
+		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.withHost(c.Context(), readyTime, func(h *host.Host) error {
+				workers, write := reports(h), writeWorkers
 				if a.format == formatJSON {
-					return writeWorkersJSON(a.out, h.Workers())
+					write = writeWorkersJSON
 				}
-				return writeWorkers(a.out, h.Workers())
+				if err := write(a.out, workers); err != nil {
+					return err
+				}
+				if slices.ContainsFunc(workers, away) {
+					return codeError{errPrinted, codeInternal}
+				}
+				return nil
 			})
 		},
 	}
 	a.formatFlag(c)
 	return c
 }
+
+// reports gives the workers. Where a plugin does not run its workers are away for the plugin's reason, not with when it is tried
+// again: this host ends before.
+func reports(h *host.Host) []host.WorkerReport {
+	why := make(map[string]string)
+	for _, p := range h.Plugins() {
+		if p.Err != nil && !runs(p) {
+			why[p.Name] = p.Err.Error()
+		}
+	}
+	workers := h.Workers()
+	for i, w := range workers {
+		if reason, ok := why[w.Plugin]; ok && !w.Up {
+			workers[i].Why = reason
+		}
+	}
+	return workers
+}
+
+func away(r host.WorkerReport) bool { return !r.Up || r.Status.Health == sdk.Away }
 
 func writeWorkers(to *outlet, workers []host.WorkerReport) error {
 	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
