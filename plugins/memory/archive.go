@@ -80,7 +80,7 @@ func (w *worker) tooLargeOrFull(ctx context.Context, v *volume, m *meter) error 
 		return err
 	}
 	if m.n > limit {
-		return sdk.NewInvalid(sdk.ReasonTooLarge, "volume %q: the archive is longer than the %d bytes that all volumes may take; raise \"memory\"",
+		return sdk.NewInvalid(sdk.ReasonTooLarge, "volume %q: the archive is longer than the %d bytes that all volumes may take; "+moreMemory,
 			v.id, limit)
 	}
 	return w.noRoom("volume %q: the archive", v.id)

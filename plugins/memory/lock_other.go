@@ -4,6 +4,6 @@ package memory
 
 import "errors"
 
-func lock(string) (unlock func(), err error) {
+func lock(string) (unlock func() error, err error) {
 	return nil, errors.New("worlds need a unix system")
 }

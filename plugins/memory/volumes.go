@@ -221,5 +221,8 @@ func (v *volume) release() {
 
 func (w *worker) noRoom(what string, args ...any) error {
 	args = append(args, w.budget.Used(), w.budget.Limit())
-	return sdk.NewExhausted(sdk.ReasonStorage, what+": %d of %d bytes for volumes are taken; destroy some, or raise \"memory\"", args...)
+	return sdk.NewExhausted(sdk.ReasonStorage, what+": %d of %d bytes for volumes are taken; destroy some, or "+moreMemory, args...)
 }
+
+// moreMemory says where the limit is set.
+const moreMemory = `raise "memory": config { memory = "4GiB" } in the plugin block (in the worker's, if it has its own), or the world's --memory`

@@ -318,10 +318,17 @@ func TestStreamErrors(t *testing.T) {
 	}
 
 	// What is longer than all there is can never fit; what is not, may fit later.
-	wantError(t, in("open", sdk.StreamIn{}, archive(t, map[string]string{"f": strings.Repeat("x", 1<<20)})), sdk.Invalid, sdk.ReasonTooLarge)
+	tooLarge := in("open", sdk.StreamIn{}, archive(t, map[string]string{"f": strings.Repeat("x", 1<<20)}))
+	wantError(t, tooLarge, sdk.Invalid, sdk.ReasonTooLarge)
 	half := archive(t, map[string]string{"f": strings.Repeat("x", 600<<10)})
 	must(t, in("other", sdk.StreamIn{}, half))
-	wantError(t, in("open", sdk.StreamIn{}, half), sdk.Exhausted, sdk.ReasonStorage)
+	noRoom := in("open", sdk.StreamIn{}, half)
+	wantError(t, noRoom, sdk.Exhausted, sdk.ReasonStorage)
+	for _, err := range []error{tooLarge, noRoom} {
+		if text := err.Error(); !strings.Contains(text, `config { memory = "4GiB" } in the plugin block`) || !strings.Contains(text, "world's --memory") {
+			t.Errorf("%v does not say where the limit is set", err)
+		}
+	}
 	must(t, w.DestroyVolume(t.Context(), "other"))
 	must(t, in("open", sdk.StreamIn{Path: "again"}, half))
 

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -18,7 +19,7 @@ import (
 
 // World serves a runtime on a unix socket until ctx ends: containers and processes then outlive plugins and hosts, which
 // come to it by the plugin's setting "world". It answers on ready once it can be reached. The socket is for its user alone;
-// one that a dead world left behind is replaced, that of a living one refused.
+// one that a dead world left behind is replaced, that of a living one refused. At the end neither the socket nor the lock beside it is left.
 func World(ctx context.Context, socket string, workers []string, opts Options, ready io.Writer) (err error) {
 	if len(workers) == 0 {
 		return errors.New("a world needs the name of a worker")
@@ -27,7 +28,7 @@ func World(ctx context.Context, socket string, workers []string, opts Options, r
 	if err != nil {
 		return fmt.Errorf("world at %s: %w", socket, err)
 	}
-	defer unlock()
+	defer func() { err = errors.Join(err, unlock()) }()
 	listener, err := listen(socket)
 	if err != nil {
 		return fmt.Errorf("world at %s: %w", socket, err)
@@ -88,34 +89,75 @@ func listen(socket string) (net.Listener, error) {
 	return listener, nil
 }
 
+// worldFlags is the command line of a world.
+type worldFlags struct {
+	*flag.FlagSet
+	socket  string
+	workers []string
+	memory  sdk.Bytes
+}
+
+func newWorldFlags() *worldFlags {
+	f := &worldFlags{FlagSet: flag.NewFlagSet("slipway-memory world", flag.ContinueOnError), memory: sdk.Bytes(DefaultMemory)}
+	f.StringVar(&f.socket, "socket", "", "`path` of the unix socket to serve on")
+	f.Func("worker", "`name` of a worker; may be given again", func(s string) error {
+		f.workers = append(f.workers, s)
+		return nil
+	})
+	f.Func("memory", "limit of the data in all volumes, a `size` such as 64MiB (default 1GiB)", func(s string) (err error) {
+		f.memory, err = sdk.ParseBytes(s)
+		return err
+	})
+	f.Usage = func() {
+		fmt.Fprintf(f.Output(), "usage: %s\n", worldUsage)
+		f.PrintDefaults()
+	}
+	return f
+}
+
+const worldUsage = "slipway-memory world --socket PATH --worker NAME [--worker NAME] [--memory SIZE]"
+
+// WriteUsage tells people what the program is and what they can start by hand, which is a world.
+func WriteUsage(w io.Writer) error {
+	var text bytes.Buffer
+	fmt.Fprintf(&text, `slipway-memory is the memory runtime as a Slipway plugin; a host starts it. Name it in a host's configuration:
+
+    plugin "memory" {
+      command = "slipway-memory"
+      config { memory = "4GiB" }
+    }
+
+By hand it starts a world, whose containers outlive plugins and hosts:
+
+    %s
+
+`, worldUsage)
+	flags := newWorldFlags()
+	flags.SetOutput(&text)
+	flags.PrintDefaults()
+	text.WriteString(`
+Plugins come to a world by config { world = "unix:PATH" } in the plugin block, where PATH is absolute.
+`)
+	_, err := text.WriteTo(w)
+	return err
+}
+
 // WorldCommand is the command line of a world: --socket PATH, --worker NAME as often as needed, --memory SIZE. It confines
 // the whole process to the socket's directory, for good.
 func WorldCommand(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet("slipway-memory world", flag.ContinueOnError)
-	var socket string
-	var workers []string
-	memory := sdk.Bytes(DefaultMemory)
-	flags.StringVar(&socket, "socket", "", "`path` of the unix socket to serve on")
-	flags.Func("worker", "`name` of a worker; may be given again", func(s string) error {
-		workers = append(workers, s)
-		return nil
-	})
-	flags.Func("memory", "limit of the data in all volumes, such as 64MiB (default 1GiB)", func(s string) (err error) {
-		memory, err = sdk.ParseBytes(s)
-		return err
-	})
+	flags := newWorldFlags()
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if socket == "" || len(workers) == 0 || memory == 0 || flags.NArg() > 0 {
-		return errors.New("usage: slipway-memory world --socket PATH --worker NAME [--worker NAME] [--memory SIZE]")
+	if flags.socket == "" || len(flags.workers) == 0 || flags.memory == 0 || flags.NArg() > 0 {
+		return errors.New("usage: " + worldUsage)
 	}
-	socket, err := filepath.Abs(socket)
+	socket, err := filepath.Abs(flags.socket)
 	if err != nil {
 		return err
 	}
 	if err := Confine(filepath.Dir(socket)); err != nil {
 		fmt.Fprintln(os.Stderr, "slipway-memory world:", err)
 	}
-	return World(ctx, socket, workers, Options{Memory: int64(memory)}, os.Stdout)
+	return World(ctx, socket, flags.workers, Options{Memory: int64(flags.memory)}, os.Stdout)
 }

@@ -8,7 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
@@ -144,6 +147,9 @@ func TestWorldOutlivesItsPlugins(t *testing.T) {
 	if _, err := os.Lstat(socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket is left: %v", err)
 	}
+	if left, err := os.ReadDir(filepath.Dir(socket)); err != nil || len(left) != 0 {
+		t.Errorf("something is left: %v, %v", left, err)
+	}
 }
 
 func TestOneWorldAtASocket(t *testing.T) {
@@ -177,6 +183,64 @@ func TestWorldCommandLine(t *testing.T) {
 	} {
 		if err := WorldCommand(t.Context(), args); err == nil {
 			t.Errorf("%q was accepted", args)
+		}
+	}
+}
+
+// However often the lock's file goes away and comes back, one holds it at a time, and nothing is left.
+func TestLockIsForOne(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	var holders, taken atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 300 {
+				unlock, err := lock(path)
+				if err != nil {
+					continue // held by another
+				}
+				taken.Add(1)
+				if n := holders.Add(1); n != 1 {
+					t.Errorf("%d hold the lock", n)
+				}
+				runtime.Gosched()
+				holders.Add(-1)
+				if err := unlock(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if taken.Load() == 0 {
+		t.Error("nobody ever had the lock")
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the file is left: %v", err)
+	}
+}
+
+// Who opened the file before it was removed does not take it for the lock.
+func TestLockOfARemovedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	stale, err := lockFile(path)
+	must(t, err)
+	defer stale.Close()
+	must(t, os.Remove(path))
+	unlock, err := lock(path) // of a new file
+	must(t, err)
+	if _, err := lock(path); err == nil {
+		t.Error("two hold the lock")
+	}
+	must(t, unlock())
+}
+
+func TestUsageTellsOfWorlds(t *testing.T) {
+	var out strings.Builder
+	must(t, WriteUsage(&out))
+	for _, want := range []string{"slipway-memory world --socket PATH", "-socket path", "-worker name", "-memory size", `config { world = "unix:PATH" }`} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, out.String())
 		}
 	}
 }

@@ -16,9 +16,18 @@ import (
 )
 
 func main() {
-	if len(os.Args) > 1 && os.Args[1] == "world" {
-		world(os.Args[2:])
-		return
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case "world":
+			world(os.Args[2:])
+			return
+		case "help", "-h", "-help", "--help":
+			if err := memory.WriteUsage(os.Stdout); err != nil {
+				fmt.Fprintln(os.Stderr, "slipway-memory:", err)
+				os.Exit(1)
+			}
+			return
+		}
 	}
 	// All that it needs of the machine is where its socket goes.
 	if err := memory.Confine(cmp.Or(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), os.TempDir())); err != nil {
