@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,7 +96,7 @@ func TestReadOnlyOfTheUnfinished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	script(t, dir, append(steps, "PRAGMA user_version = 1")...)
+	script(t, dir, append(steps, fmt.Sprintf("PRAGMA user_version = %d", len(steps)))...)
 	if _, err := OpenReadOnly(t.Context(), dir); err == nil || !strings.Contains(err.Error(), filepath.Join(dir, databaseFile)+" is not finished") {
 		t.Errorf("without an installation: %v", err)
 	}

@@ -70,7 +70,6 @@ CREATE TABLE runs (
 	id         TEXT PRIMARY KEY NOT NULL,
 	job        BLOB,
 	state      TEXT NOT NULL,
-	result     BLOB,
 	created_at INTEGER NOT NULL,
 	ended_at   INTEGER NOT NULL
 ) WITHOUT ROWID;
