@@ -61,5 +61,5 @@ type ConfigError struct {
 }
 
 func (e *ConfigError) Error() string {
-	return fmt.Sprintf("settings of plugin %q: %v", e.Plugin, e.Diagnostics)
+	return fmt.Sprint(e.Diagnostics)
 }
