@@ -130,13 +130,19 @@ func settings(file string) (json.RawMessage, error) {
 
 func (a *app) conform(c *cobra.Command, target conformance.Target, opts conformance.Options, format string) error {
 	progress := func(r conformance.Result) {
-		if format == formatText {
+		if format == formatText && r.Status != conformance.Skipped {
 			fmt.Fprintf(a.out, "%-18s %s\n", r.Status, r.Name())
 		}
 	}
 	sum, err := conformance.Execute(c.Context(), target, opts, progress)
 	if err != nil && len(sum.Results) == 0 {
 		return err
+	}
+	end := conformance.NothingLeft().ID // it is always run
+	if len(opts.Only) > 0 && !slices.ContainsFunc(sum.Results, func(r conformance.Result) bool {
+		return r.ID != end && r.Status != conformance.Skipped
+	}) {
+		return usageError{fmt.Errorf("--only %s: no case has such an id: see \"slipway conformance list\"", strings.Join(opts.Only, ","))}
 	}
 	switch format {
 	case formatJSON:

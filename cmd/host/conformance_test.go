@@ -44,5 +44,7 @@ func TestConformanceFails(t *testing.T) {
 	p.run("conformance", "run", plugin, "--only", "P01-*", "--plugin-settings", "bad.json").wants(2).says("shel")
 	p.run("conformance", "run", "./no-such-plugin", "--only", "P01-*").wants(4).says("no-such-plugin")
 	p.run("conformance", "run", plugin, "--profile", "corn").wants(2).says("core, streaming")
+	p.run("conformance", "run", plugin, "--only", "Q99-*").wants(2).says("no case has such an id")
+	p.run("conformance", "run").wants(2)
 	p.run("conformance", "explain", "P99-nothing").wants(2).says("slipway conformance list")
 }

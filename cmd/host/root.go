@@ -72,15 +72,7 @@ it, or
 	f.StringVar(&a.stateDir, "state", os.Getenv("SLIPWAY_STATE"), "state `directory` to keep (SLIPWAY_STATE); without one, a temporary one")
 	f.StringVar(&a.logLevel, "log-level", levelNone, "how much to log to stderr, for finding faults: debug, info, warn, error, none")
 	root.AddCommand(a.runCommand(), a.execCommand(), a.logsCommand(), a.validateCommand(), a.pluginsCommand(), a.workersCommand(), a.conformanceCommand(), a.versionCommand())
-	for _, c := range root.Commands() {
-		inner := c.Args
-		c.Args = func(c *cobra.Command, args []string) error {
-			if err := inner(c, args); err != nil {
-				return usageError{fmt.Errorf("%w; see %q", err, c.CommandPath()+" --help")}
-			}
-			return nil
-		}
-	}
+	usageOfArgs(root)
 	return root
 }
 
@@ -92,6 +84,20 @@ func nothingEmpty(c *cobra.Command) error {
 		}
 	}
 	return nil
+}
+
+// usageOfArgs makes wrong arguments of all commands below c mistakes of usage.
+func usageOfArgs(c *cobra.Command) {
+	for _, c := range c.Commands() {
+		inner := c.Args
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := inner(c, args); err != nil {
+				return usageError{fmt.Errorf("%w; see %q", err, c.CommandPath()+" --help")}
+			}
+			return nil
+		}
+		usageOfArgs(c)
+	}
 }
 
 // knownCommand refuses what is no command.
