@@ -184,9 +184,12 @@ func (w *chunkWriter) hand(full *[]byte) error {
 	return nil
 }
 
-// finish sends what is left and gives the trailer. It must be called once, by the owner; no write succeeds after it.
+// finish sends what is left and gives the trailer. It must be called once, by the owner; no write succeeds after it. Whoever notices
+// the receiver's end may still call fail.
 func (w *chunkWriter) finish() (*pb.Trailer, error) {
 	w.end(nil)
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	return w.sum.trailer(), w.err
 }
 

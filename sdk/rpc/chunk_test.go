@@ -115,6 +115,27 @@ func TestChunkWriterAfterItsEnd(t *testing.T) {
 	}
 }
 
+// A call may learn of its receiver's end while its source is finishing: either comes first, and neither sees the other half done.
+func TestChunkWriterFailsWhileItFinishes(t *testing.T) {
+	gone := errors.New("gone")
+	for range 500 {
+		w := newChunkWriter(&buffers{}, func(b mem.Buffer) error { b.Free(); return nil })
+		if _, err := w.Write([]byte("some")); err != nil {
+			t.Fatal(err)
+		}
+		failed := make(chan struct{})
+		go func() {
+			defer close(failed)
+			w.fail(gone)
+		}()
+		trailer, err := w.finish()
+		<-failed
+		if err != nil && !errors.Is(err, gone) || err == nil && trailer.Bytes != 4 {
+			t.Fatalf("%v, %v", trailer, err)
+		}
+	}
+}
+
 // TestChunkReaderOutlivesItsCall: a Read may still be blocked when the call ends, and its stream breaks off after that.
 func TestChunkReaderOutlivesItsCall(t *testing.T) {
 	broken := make(chan struct{})
