@@ -247,7 +247,7 @@ func (p *Process) tellPaused(why error) {
 // returns when all that is done; the process's outcome then is its exit if that came in time, else an *AbortedError with
 // the reason.
 func (p *Process) Abort(ctx, hurry context.Context, c *Container, reason error, grace time.Duration) error {
-	p.aborted(reason)
+	p.beginAbort(reason)
 	// Kept before anything is sent: an exit that comes of it is none of the step's own, after a restart too.
 	err := p.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		row, err := tx.Process(p.id)

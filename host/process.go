@@ -40,15 +40,15 @@ type ProcessRequest struct {
 
 // Process is a process that was started, by this host or an earlier one on the same state directory.
 type Process struct {
-	h         *Host
-	id        string // of its row and spool
-	name      sdk.ProcessID
-	container sdk.ContainerID
-	owner     string
-	worker    *worker
-	token     sdk.Token
-	abort     context.Context // ended by abortNow
-	aborted   context.CancelCauseFunc
+	h          *Host
+	id         string // of its row and spool
+	name       sdk.ProcessID
+	container  sdk.ContainerID
+	owner      string
+	worker     *worker
+	token      sdk.Token
+	aborting   context.Context // ended by Abort, with the reason as its cause
+	beginAbort context.CancelCauseFunc
 
 	stored chan struct{} // closed once there is a place for output
 	done   chan struct{} // closed once outcome is set
@@ -259,7 +259,7 @@ func (h *Host) newProcess(row store.Process, owner string, w *worker) *Process {
 	p := &Process{h: h, id: row.ID, container: sdk.ContainerID(row.Container), owner: owner, worker: w,
 		token: sdk.Token(row.Token), stored: make(chan struct{}), done: make(chan struct{})}
 	p.name = sdk.ProcessID(row.ID[len(row.Container)+1:])
-	p.abort, p.aborted = context.WithCancelCause(context.Background())
+	p.aborting, p.beginAbort = context.WithCancelCause(context.Background())
 	return p
 }
 

@@ -84,7 +84,7 @@ func (p *Process) missing(ctx context.Context, out *spool.Writer) (Outcome, bool
 			p.tellPaused(fmt.Errorf("worker %s does not know its container; it may come back", p.worker.name))
 			select {
 			case <-time.After(wait):
-			case <-p.abort.Done():
+			case <-p.aborting.Done():
 			case <-ctx.Done():
 				return Outcome{}, false
 			}
@@ -111,7 +111,7 @@ func (p *Process) judge(ctx context.Context, out *spool.Writer) (Outcome, bool) 
 	}
 	switch row.State {
 	case containerDestroying, containerDestroyed:
-		reason := context.Cause(p.abort)
+		reason := context.Cause(p.aborting)
 		if reason == nil {
 			reason = errors.New("its container was destroyed")
 		}
