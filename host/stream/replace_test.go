@@ -66,7 +66,7 @@ func TestReplace(t *testing.T) {
 		"full, force":          {func(t *testing.T, target string) { full(t, target) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			parent := t.TempDir()
+			parent := tempDir(t)
 			target := filepath.Join(parent, "out")
 			c.make(t, target)
 			must(t, stream.CheckTarget(target, c.force))
@@ -85,7 +85,7 @@ func TestReplace(t *testing.T) {
 			}))
 			wantContent(t, target, "new")
 			wantOnly(t, parent, "out")
-			other := filepath.Join(t.TempDir(), "usual")
+			other := filepath.Join(tempDir(t), "usual")
 			must(t, os.Mkdir(other, 0o777))
 			want, err := os.Stat(other)
 			must(t, err)
@@ -105,7 +105,7 @@ func wantTargetError(t *testing.T, err error, target string, cause error) {
 }
 
 func TestReplaceRefuses(t *testing.T) {
-	parent := t.TempDir()
+	parent := tempDir(t)
 	put(t, filepath.Join(parent, "file"), "x")
 	must(t, os.Symlink("nowhere", filepath.Join(parent, "dangling")))
 	must(t, os.Symlink("file", filepath.Join(parent, "tofile")))
@@ -139,7 +139,7 @@ func TestReplaceRefuses(t *testing.T) {
 }
 
 func TestReplaceLinkKeepsLink(t *testing.T) {
-	parent := t.TempDir()
+	parent := tempDir(t)
 	full(t, filepath.Join(parent, "real/dir"))
 	link := filepath.Join(parent, "link")
 	must(t, os.Symlink("real/dir", link))
@@ -152,7 +152,7 @@ func TestReplaceLinkKeepsLink(t *testing.T) {
 // After any failure the old content is there and nothing else.
 func TestReplaceFails(t *testing.T) {
 	for _, old := range []bool{true, false} {
-		parent := t.TempDir()
+		parent := tempDir(t)
 		target := filepath.Join(parent, "out")
 		want := []string(nil)
 		if old {
@@ -187,7 +187,7 @@ func TestReplaceFails(t *testing.T) {
 // What others make at the target while it is filled is theirs, unless force is set.
 func TestReplaceMeanwhile(t *testing.T) {
 	for _, exists := range []bool{true, false} {
-		parent := t.TempDir()
+		parent := tempDir(t)
 		target := filepath.Join(parent, "out")
 		if exists {
 			must(t, os.Mkdir(target, 0o755))
@@ -204,7 +204,7 @@ func TestReplaceMeanwhile(t *testing.T) {
 
 // Many replace one target at once: at the end it is one of theirs, whole.
 func TestReplaceAtOnce(t *testing.T) {
-	parent := t.TempDir()
+	parent := tempDir(t)
 	target := full(t, filepath.Join(parent, "out"))
 	var all sync.WaitGroup
 	for range 8 {

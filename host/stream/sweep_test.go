@@ -55,7 +55,7 @@ func TestReplaceSweeps(t *testing.T) {
 	long := strings.Repeat("é", 120)
 	for _, name := range []string{"out", "out-1", long} {
 		t.Run(name[:2], func(t *testing.T) {
-			parent := t.TempDir()
+			parent := tempDir(t)
 			target := filepath.Join(parent, name)
 			dead, left, _ := startFiller(t, target)
 			must(t, dead.Process.Kill())

@@ -88,7 +88,7 @@ func put(t testing.TB, path, content string) {
 // oddTree has everything that a tree may have.
 func oddTree(t testing.TB) string {
 	t.Helper()
-	dir := filepath.Join(t.TempDir(), "tree")
+	dir := filepath.Join(tempDir(t), "tree")
 	for _, d := range []string{"", "empty", "deep", "deep/er", "a dir", "read only", "sticky"} {
 		must(t, os.Mkdir(filepath.Join(dir, d), 0o755))
 	}
@@ -109,7 +109,11 @@ func oddTree(t testing.TB) string {
 		must(t, os.Symlink(to, filepath.Join(dir, link)))
 	}
 	must(t, os.Link(filepath.Join(dir, "soft"), filepath.Join(dir, "soft-too")))
-	for f, mode := range map[string]fs.FileMode{"none": 0, "-dash": 0o755, "..dots": fs.ModeSetuid | 0o755, "deep/er/x": fs.ModeSetgid | 0o711,
+	none := fs.FileMode(0)
+	if os.Getuid() != 0 {
+		none = 0o400 // what nobody may read, nobody can pack
+	}
+	for f, mode := range map[string]fs.FileMode{"none": none, "-dash": 0o755, "..dots": fs.ModeSetuid | 0o755, "deep/er/x": fs.ModeSetgid | 0o711,
 		"read only": 0o555, "sticky": fs.ModeSticky | 0o777, "empty": 0o700} {
 		must(t, os.Chmod(filepath.Join(dir, f), mode))
 	}
@@ -120,4 +124,24 @@ func oddTree(t testing.TB) string {
 	must(t, os.Chtimes(filepath.Join(dir, "none"), when, time.Date(1960, 1, 1, 0, 0, 0, 5, time.UTC)))
 	t.Cleanup(func() { os.Chmod(filepath.Join(dir, "read only"), 0o755) })
 	return dir
+}
+
+// tempDir is a directory of the test's, which is removed whatever modes things in it have by then.
+func tempDir(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	removable(t, dir)
+	return dir
+}
+
+// removable lets the test's clean-up remove what is below a directory, whatever modes it has by then.
+func removable(t testing.TB, dir string) {
+	t.Cleanup(func() {
+		_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if d != nil && d.IsDir() {
+				_ = os.Chmod(path, 0o700)
+			}
+			return nil
+		})
+	})
 }

@@ -61,7 +61,7 @@ func hard(name, to string) tar.Header {
 // guarded gives an empty directory to unpack into, in the middle of things that must not change.
 func guarded(t testing.TB) (into string, unchanged func()) {
 	t.Helper()
-	base := t.TempDir()
+	base := tempDir(t)
 	into = filepath.Join(base, "into")
 	for _, d := range []string{"into", "outside"} {
 		must(t, os.Mkdir(filepath.Join(base, d), 0o755))
@@ -190,7 +190,7 @@ func TestUnpackOdd(t *testing.T) {
 
 // An entry that comes twice has the mode and time of the later one, also where it is a directory with children between.
 func TestUnpackDirTwice(t *testing.T) {
-	into := t.TempDir()
+	into := tempDir(t)
 	when := time.Unix(1.5e9, 0)
 	must(t, stream.UnpackDir(t.Context(), bytes.NewReader(archive(t, dir("d"), file("d/x", "x"),
 		tar.Header{Name: "d/", Typeflag: tar.TypeDir, Mode: 0o711, ModTime: when})), into))
@@ -216,20 +216,20 @@ func cuts(archive []byte) []int {
 func TestUnpackTruncated(t *testing.T) {
 	whole := archive(t, dir("d"), file("d/x", strings.Repeat("x", 1000)), link("l", "x"), file("zeros", strings.Repeat("\x00", 1024)))
 	for _, n := range cuts(whole) {
-		err := stream.UnpackDir(t.Context(), bytes.NewReader(whole[:n]), t.TempDir())
+		err := stream.UnpackDir(t.Context(), bytes.NewReader(whole[:n]), tempDir(t))
 		if !errors.Is(err, sdk.ReasonArchive) || sdk.ClassOf(err) != sdk.Invalid {
 			t.Fatalf("cut off at %d of %d: %v", n, len(whole), err)
 		}
 	}
 	// However the reader hands it out.
-	must(t, stream.UnpackDir(t.Context(), iotest.OneByteReader(bytes.NewReader(whole)), t.TempDir()))
-	must(t, stream.UnpackDir(t.Context(), iotest.DataErrReader(bytes.NewReader(whole)), t.TempDir()))
+	must(t, stream.UnpackDir(t.Context(), iotest.OneByteReader(bytes.NewReader(whole)), tempDir(t)))
+	must(t, stream.UnpackDir(t.Context(), iotest.DataErrReader(bytes.NewReader(whole)), tempDir(t)))
 }
 
 // What follows the end is read, for a relay wants all to be read.
 func TestUnpackReadsPadding(t *testing.T) {
 	r := bytes.NewReader(append(archive(t, file("x", "x")), make([]byte, 10240)...))
-	must(t, stream.UnpackDir(t.Context(), r, t.TempDir()))
+	must(t, stream.UnpackDir(t.Context(), r, tempDir(t)))
 	if r.Len() > 0 {
 		t.Errorf("%d bytes are left", r.Len())
 	}
@@ -238,20 +238,20 @@ func TestUnpackReadsPadding(t *testing.T) {
 func TestUnpackReaderFails(t *testing.T) {
 	whole := archive(t, file("x", strings.Repeat("x", 1000)))
 	for _, n := range cuts(whole) {
-		err := stream.UnpackDir(t.Context(), io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(errBroken)), t.TempDir())
+		err := stream.UnpackDir(t.Context(), io.MultiReader(bytes.NewReader(whole[:n]), iotest.ErrReader(errBroken)), tempDir(t))
 		if err != errBroken {
 			t.Fatalf("after %d bytes: %v, want the reader's own error", n, err)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := stream.UnpackDir(ctx, bytes.NewReader(whole), t.TempDir()); err != context.Canceled {
+	if err := stream.UnpackDir(ctx, bytes.NewReader(whole), tempDir(t)); err != context.Canceled {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestUnpackNeedsEmptyDir(t *testing.T) {
-	full := t.TempDir()
+	full := tempDir(t)
 	put(t, filepath.Join(full, "x"), "mine")
 	if err := stream.UnpackDir(t.Context(), bytes.NewReader(archive(t, file("x", ""))), full); !errors.Is(err, stream.ErrNotEmpty) {
 		t.Errorf("into a full one: %v", err)
@@ -266,8 +266,8 @@ func TestUnpackNeedsEmptyDir(t *testing.T) {
 
 func TestUnpackMaxBytes(t *testing.T) {
 	whole := archive(t, file("a", strings.Repeat("x", 600)), file("b", strings.Repeat("x", 400)))
-	must(t, stream.Unpacker{MaxBytes: 1000}.Unpack(t.Context(), bytes.NewReader(whole), t.TempDir()))
-	err := stream.Unpacker{MaxBytes: 999}.Unpack(t.Context(), bytes.NewReader(whole), t.TempDir())
+	must(t, stream.Unpacker{MaxBytes: 1000}.Unpack(t.Context(), bytes.NewReader(whole), tempDir(t)))
+	err := stream.Unpacker{MaxBytes: 999}.Unpack(t.Context(), bytes.NewReader(whole), tempDir(t))
 	if !errors.Is(err, sdk.ReasonTooLarge) || sdk.ClassOf(err) != sdk.Invalid {
 		t.Errorf("got %v", err)
 	}
@@ -287,7 +287,7 @@ func FuzzUnpackDir(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again := t.TempDir()
+		again := tempDir(t)
 		must(t, stream.Unpacker{SetID: true}.Unpack(t.Context(), bytes.NewReader(pack(t, into)), again))
 		wantSame(t, "packed again", snapshot(t, into), snapshot(t, again))
 	})

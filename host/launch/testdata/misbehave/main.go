@@ -77,8 +77,8 @@ func main() {
 			defer w.Close()
 			os.Stdin = r
 		case "litter": // leaves things where its sockets are
-			for _, dir := range []string{os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), os.Getenv("TMPDIR"), os.Getenv("HOME")} {
-				if err := os.WriteFile(dir+"/litter", []byte("x"), 0o400); err != nil {
+			for i, dir := range []string{os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), os.Getenv("TMPDIR"), os.Getenv("HOME")} {
+				if err := os.WriteFile(fmt.Sprintf("%s/litter%d", dir, i), []byte("x"), 0o400); err != nil {
 					panic(err)
 				}
 			}
