@@ -31,6 +31,9 @@ func TestLoadReadsNoMoreThanItTakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := os.Truncate(file, 1<<40); err != nil { // more than any memory
+		if os.Getenv("CI") == "true" {
+			t.Fatal("CI must have a file system with sparse files")
+		}
 		t.Skip(err)
 	}
 	if _, diags := job.Load(file); len(diags) != 1 || diags[0].Summary != "File out of bounds" {
