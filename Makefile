@@ -22,14 +22,16 @@ demo: build ## run a job of several steps on the memory runtime, with text files
 	@examples/demo.sh $(BIN)/slipway $(BIN)/demo
 
 .PHONY: deps
-deps: ## install what the tests need and this machine lacks (Debian packages; as root, or by sudo)
-	@missing=; for want in cc:gcc,libc6-dev tar:tar bash:bash awk:mawk sed:sed grep:grep find:findutils sort:coreutils; do \
+deps: ## install what the tests need and this machine lacks (Debian packages, as root or by sudo; Nomad, built once)
+	@missing=; PATH=$$PATH:/usr/sbin:/sbin; for want in cc:gcc,libc6-dev tar:tar bash:bash awk:mawk sed:sed grep:grep find:findutils sort:coreutils \
+		runc:runc busybox:busybox-static; do \
 		command -v "$${want%%:*}" >/dev/null 2>&1 || missing="$$missing $$(echo "$${want#*:}" | tr , ' ')"; \
 	done; \
 	if [ -n "$$missing" ]; then \
 		echo "installing$$missing"; as=; [ "$$(id -u)" = 0 ] || as=sudo; \
 		$$as apt-get update -q && $$as apt-get install -y -q --no-install-recommends $$missing; \
 	fi
+	@GO='$(GO)' plugins/nomad/testserver/build.sh
 
 .PHONY: test
 test: deps check ## check, then run all tests under the race detector
