@@ -18,6 +18,7 @@ var layers = map[string][]string{
 	"sdk":                         {},
 	"sdk/proto":                   {},
 	"sdk/internal/pb":             {},
+	"sdk/keeper":                  {"sdk"},
 	"sdk/rpc":                     {"sdk", "sdk/internal/pb"},
 	"sdk/rpc/rpctest":             {"sdk", "sdk/rpc"},
 	"sdk/rpc/internal/...":        {"sdk", "sdk/rpc", "sdk/rpc/internal/..."},
@@ -26,6 +27,7 @@ var layers = map[string][]string{
 	"plugins/memory":              {"sdk/...", "plugins/memory/internal/..."},
 	"plugins/memory/cmd":          {"sdk/...", "plugins/memory", "plugins/memory/internal/..."},
 	"plugins/memory/internal/...": {"sdk", "plugins/memory/internal/..."},
+	"plugins/nomad/nomadtest":     {},
 	"host":                        {"sdk/...", "host/config", "host/job", "host/launch", "host/pool", "host/stream", "host/spool", "host/store", "host/reap"},
 	"host/config":                 {"sdk"},
 	"host/job":                    {"sdk"},
@@ -41,7 +43,7 @@ var layers = map[string][]string{
 }
 
 // testLayers says what tests may import beside that.
-var testLayers = []string{"plugins/memory", "sdk/...", "host/launch"}
+var testLayers = []string{"plugins/memory", "plugins/nomad/nomadtest", "sdk/...", "host/launch"}
 
 // TestLayers holds the import table: a star around sdk and host, never a mesh.
 func TestLayers(t *testing.T) {
