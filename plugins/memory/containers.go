@@ -190,7 +190,7 @@ func (w *worker) DestroyContainer(ctx context.Context, id sdk.ContainerID) error
 	c.gone = true // no process comes after this
 	w.mu.Unlock()
 	for _, p := range c.processes {
-		p.journal.abort(sdk.NewNotFound(sdk.KindContainer, string(id)))
+		p.journal.Abort(sdk.NewNotFound(sdk.KindContainer, string(id)))
 		p.kill()
 	}
 	for _, p := range c.processes {

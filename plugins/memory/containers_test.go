@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/keeper"
 )
 
 func containers(t *testing.T, w sdk.Worker, filter sdk.Filter) map[sdk.ContainerID]sdk.ContainerInfo {
@@ -224,7 +225,7 @@ func TestContainerThatCannotGoYet(t *testing.T) {
 	spec := sdk.ContainerSpec{ID: "c", Token: "t"}
 	must(t, w.CreateContainer(t.Context(), spec, nil))
 	ctx, cancel := context.WithCancel(t.Context())
-	stubborn := &process{id: "p", token: "t", journal: newJournal(sdk.ProcessSpec{ID: "p"}), kill: cancel, ended: make(chan struct{})}
+	stubborn := &process{id: "p", token: "t", journal: keeper.New(sdk.ProcessSpec{ID: "p"}, nil), kill: cancel, ended: make(chan struct{})}
 	w.containers["c"].processes["p"] = stubborn
 	if err := w.DestroyContainer(ctx, "c"); err != context.Canceled {
 		t.Fatalf("destroy: %v", err)

@@ -3,9 +3,9 @@
 //
 // It is the reference for whoever writes a plugin, what Slipway runs on when nothing is configured, and the runtime of
 // the host's own tests. Read it in this order: runtime.go and worker.go are the contract's two interfaces, volumes.go,
-// containers.go and processes.go are its three kinds of things, journal.go and stdin.go are what a process and its
-// follower share. plugin.go turns all that into a plugin; world.go serves the same runtime from a process that outlives
-// plugin and host, and proxy.go is a plugin in front of such a world.
+// containers.go and processes.go are its three kinds of things. What a process and its follower share is package sdk/keeper's
+// journal. plugin.go turns all that into a plugin; world.go serves the same runtime from a process that outlives plugin and
+// host, and proxy.go is a plugin in front of such a world.
 //
 // Files and shell live in packages of their own, internal/tree and internal/shell, which know nothing of the contract;
 // nothing here may reach the machine's files, environment, programs or network.

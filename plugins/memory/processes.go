@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-run/slipway/plugins/memory/internal/shell"
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/keeper"
 )
 
 // process is one command. Its record stays as long as its container (rule 6).
@@ -18,7 +19,7 @@ type process struct {
 	id        sdk.ProcessID
 	token     sdk.Token
 	startedAt time.Time
-	journal   *journal
+	journal   *keeper.Journal
 
 	signals chan string
 	kill    context.CancelFunc
@@ -51,7 +52,7 @@ func (w *worker) StartProcess(ctx context.Context, container sdk.ContainerID, sp
 	}
 	running, kill := context.WithCancel(context.Background()) // rule 2
 	p := &process{
-		id: spec.ID, token: spec.Token, startedAt: time.Now(), journal: newJournal(spec),
+		id: spec.ID, token: spec.Token, startedAt: time.Now(), journal: keeper.New(spec, nil),
 		signals: make(chan string, 16), kill: kill, ended: make(chan struct{}),
 	}
 	c.processes[spec.ID] = p
@@ -150,7 +151,7 @@ func (w *worker) ListProcesses(ctx context.Context, container sdk.ContainerID) (
 	infos := make([]sdk.ProcessInfo, 0, len(c.processes))
 	for _, p := range c.processes {
 		info := sdk.ProcessInfo{ID: p.id, Token: p.token, State: sdk.ProcessRunning, StartedAt: p.startedAt}
-		if info.Exit = p.journal.exited(); info.Exit != nil {
+		if info.Exit = p.journal.Exited(); info.Exit != nil {
 			info.State = sdk.ProcessExited
 		}
 		infos = append(infos, info)
@@ -159,13 +160,13 @@ func (w *worker) ListProcesses(ctx context.Context, container sdk.ContainerID) (
 	return infos, nil
 }
 
-// FollowProcess is the journal's follow.
+// FollowProcess is the journal's Follow.
 func (w *worker) FollowProcess(ctx context.Context, container sdk.ContainerID, id sdk.ProcessID, from sdk.Position, follow sdk.Follow) error {
 	p, err := w.process(ctx, container, id)
 	if err != nil {
 		return err
 	}
-	return p.journal.follow(ctx, from, follow)
+	return p.journal.Follow(ctx, from, follow)
 }
 
 // SignalProcess hands a signal to the process, which looks at it between two commands. When too many have not been looked
@@ -178,7 +179,7 @@ func (w *worker) SignalProcess(ctx context.Context, container sdk.ContainerID, i
 	switch {
 	case err != nil:
 		return err
-	case p.journal.exited() != nil:
+	case p.journal.Exited() != nil:
 		return nil
 	case signal == sdk.KILL:
 		p.kill()
@@ -232,21 +233,21 @@ func (w *worker) run(ctx context.Context, c *container, p *process, exe shell.Ex
 	w.mu.Lock()
 	c.countWriter(-1) // before the exit: whoever sees it may seal
 	w.mu.Unlock()
-	p.journal.finish(exit)
+	p.journal.Exit(exit)
 }
 
 // processStdin and processOutput are the process's side of its journal.
 type processStdin struct {
 	ctx     context.Context
-	journal *journal
+	journal *keeper.Journal
 }
 
-func (s processStdin) Read(p []byte) (int, error) { return s.journal.readStdin(s.ctx, p) }
+func (s processStdin) Read(p []byte) (int, error) { return s.journal.ReadStdin(s.ctx, p) }
 
 type processOutput struct {
 	ctx     context.Context
-	journal *journal
+	journal *keeper.Journal
 	stream  sdk.Stream
 }
 
-func (o processOutput) Write(p []byte) (int, error) { return o.journal.write(o.ctx, o.stream, p) }
+func (o processOutput) Write(p []byte) (int, error) { return o.journal.Write(o.ctx, o.stream, p) }

@@ -41,6 +41,24 @@ func follow(t *testing.T, w sdk.Worker, c sdk.ContainerID, id sdk.ProcessID, wit
 	return ran{got.out[sdk.Stdout].String(), got.out[sdk.Stderr].String(), *got.exit}
 }
 
+// collector is a follower that keeps what it got.
+type collector struct {
+	out  [3]strings.Builder // by stream
+	exit *sdk.Exit
+}
+
+func (c *collector) follow() sdk.Follow {
+	return sdk.Follow{
+		Output: func(records []sdk.Record) error {
+			for _, r := range records {
+				c.out[r.Stream].Write(r.Data)
+			}
+			return nil
+		},
+		Exit: func(e sdk.Exit) error { c.exit = &e; return nil },
+	}
+}
+
 func TestProcessRunsOnce(t *testing.T) {
 	w := newTestWorker(t, Options{})
 	createVolume(t, w, "v")

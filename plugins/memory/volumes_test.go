@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -341,7 +342,7 @@ func TestStreamErrors(t *testing.T) {
 		_, err = enc.Write(good)
 		must(t, err)
 		must(t, enc.Close())
-		broken := io.MultiReader(bytes.NewReader(b.Bytes()[:b.Len()/2]), errReader{fail})
+		broken := io.MultiReader(bytes.NewReader(b.Bytes()[:b.Len()/2]), iotest.ErrReader(fail))
 		if err := w.StreamIn(t.Context(), "caller", sdk.StreamIn{Encoding: encoding}, broken); err != fail {
 			t.Errorf("%s: the reader's error came back as %v", encoding, err)
 		}

@@ -1,4 +1,4 @@
-package memory
+package keeper
 
 import (
 	"context"
@@ -23,14 +23,19 @@ type stdin struct {
 	closed bool   // its end was said
 }
 
-// readStdin is the process's side: it waits for bytes or the end, as long as ctx lets it. With no follower it just waits.
-func (j *journal) readStdin(ctx context.Context, p []byte) (int, error) {
+func (s *stdin) close() { s.buffer, s.closed = nil, true }
+
+// ReadStdin is the process's side: it waits for bytes or the end, which is io.EOF, as long as ctx lets it. With no follower it
+// just waits.
+func (j *Journal) ReadStdin(ctx context.Context, p []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for {
 		if len(j.stdin.buffer) > 0 || len(p) == 0 {
 			n := copy(p, j.stdin.buffer)
-			j.stdin.buffer = j.stdin.buffer[n:]
+			if j.stdin.buffer = j.stdin.buffer[n:]; len(j.stdin.buffer) == 0 {
+				j.stdin.buffer = nil
+			}
 			j.changed.ring()
 			return n, nil
 		}
@@ -43,8 +48,17 @@ func (j *journal) readStdin(ctx context.Context, p []byte) (int, error) {
 	}
 }
 
+// CloseStdin says that the process reads no more: what it has not read is dropped, nothing is taken from now on, and the
+// follower goes on without.
+func (j *Journal) CloseStdin() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.stdin.close()
+	j.changed.ring()
+}
+
 // feed moves a follower's source into the process until either ends or the follower is no longer the one.
-func (j *journal) feed(f *follower, source io.Reader) {
+func (j *Journal) feed(f *follower, source io.Reader) {
 	buf := make([]byte, feedBytes)
 	for j.takeStdin(f, nil, false) {
 		n, err := source.Read(buf)
@@ -60,8 +74,8 @@ func (j *journal) feed(f *follower, source io.Reader) {
 }
 
 // takeStdin takes all of p, and the end, as there is room, and tells whether the follower may go on to feed. It waits without
-// a context: detach and finish both ring, and one of them comes.
-func (j *journal) takeStdin(f *follower, p []byte, end bool) bool {
+// a context: whatever detaches the follower or closes stdin rings.
+func (j *Journal) takeStdin(f *follower, p []byte, end bool) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for {
@@ -84,7 +98,7 @@ func (j *journal) takeStdin(f *follower, p []byte, end bool) bool {
 }
 
 // failStdin ends the follower with the error of its own source and closes nothing.
-func (j *journal) failStdin(f *follower, err error) {
+func (j *Journal) failStdin(f *follower, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	f.err = err
