@@ -40,6 +40,7 @@ var layers = map[string][]string{
 	"host/stream":                 {"sdk"},
 	"cmd/host":                    {"sdk/...", "host/...", "conformance/..."},
 	"examples/...":                {"sdk/...", "host"},
+	"examples/runc/...":           {"sdk/...", "examples/runc/..."},
 }
 
 // testLayers says what tests may import beside that.
