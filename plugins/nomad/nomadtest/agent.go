@@ -220,6 +220,9 @@ func (a *Agent) Stop(ctx context.Context) error {
 }
 
 // Kill ends the agent with SIGKILL, and only it: tasks and their executors go on running. It returns when the agent is gone.
+//
+// With control groups of version 1, an exec task that has outlived its agent, killed or stopped, does not outlive the next Exec in it: Nomad's executor
+// writes a warning to the agent that is gone, and ends of that. RawExec tasks have no such flaw.
 func (a *Agent) Kill() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

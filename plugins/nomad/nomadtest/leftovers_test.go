@@ -1,0 +1,229 @@
+//go:build linux
+
+package nomadtest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+func proc(pid int) string { return fmt.Sprintf("/proc/%d", pid) }
+
+func cmdline(pid int) string {
+	b, _ := os.ReadFile(proc(pid) + "/cmdline")
+	return string(b)
+}
+
+// started returns when a process was started, in ticks since boot: with its id that names one process for good.
+func started(t *testing.T, proc string) string {
+	t.Helper()
+	b, err := os.ReadFile(proc + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(b), ") ")
+	return strings.Fields(rest)[19]
+}
+
+func freeze(t *testing.T, a *Agent) {
+	t.Helper()
+	if err := syscall.Kill(a.PID(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// stray is a command for a task that leaves the task's directory, session and process group, closes what it was given, and ignores signals.
+const stray = `cd / && trap '' HUP INT TERM && setsid sleep 1001 </dev/null >/dev/null 2>&1 & sleep 1000`
+
+// TestNothingLeft ends tests with an agent in each state, and looks for what they started.
+func TestNothingLeft(t *testing.T) {
+	ctx := limited(t)
+	for name, end := range map[string]func(*testing.T, *Agent){
+		"running": func(*testing.T, *Agent) {},
+		"killed":  func(_ *testing.T, a *Agent) { a.Kill() },
+		"stopped": func(t *testing.T, a *Agent) {
+			if err := a.Stop(ctx); err != nil {
+				t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var s site
+			var procs []string
+			t.Run("test", func(t *testing.T) {
+				a := Start(t, Options{})
+				s.dir = a.dir
+				procs = append(procs, proc(a.PID()))
+				tasks := []Task{{Command: "/bin/sh", Args: []string{"-c", stray}}}
+				if a.HasExec() {
+					tasks = append(tasks, Task{Driver: Exec, User: ContainerRoot, Command: "/bin/sh", Args: []string{"-c", stray}})
+				}
+				for _, task := range tasks {
+					alloc, err := a.Run(ctx, task)
+					if err != nil {
+						t.Fatal(err)
+					}
+					s.allocs = append(s.allocs, alloc.ID)
+				}
+				pids, err := s.processes()
+				if err != nil {
+					t.Fatal(err)
+				}
+				strays := 0
+				for _, pid := range pids {
+					procs = append(procs, proc(pid))
+					if strings.Contains(cmdline(pid), "sleep\x001001") {
+						strays++
+					}
+				}
+				if strays != len(tasks) {
+					t.Fatalf("%d of %d strays are found", strays, len(tasks))
+				}
+				end(t, a)
+			})
+			for _, p := range procs {
+				if alive(p) {
+					t.Errorf("%s is still there", p)
+				}
+			}
+			mounts, err := os.ReadFile("/proc/self/mountinfo")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(string(mounts), s.dir) {
+				t.Errorf("something is mounted below %s:\n%s", s.dir, mounts)
+			}
+			if _, err := os.Lstat(s.dir); !errors.Is(err, os.ErrNotExist) {
+				t.Errorf("%s: %v; want none", s.dir, err)
+			}
+			if found, err := s.left(); err != nil || len(found) > 0 {
+				t.Errorf("left: %q, error %v", found, err)
+			}
+		})
+	}
+}
+
+// TestSweep kills a test binary; the next one clears away what it had.
+func TestSweep(t *testing.T) {
+	const abandon = "NOMADTEST_ABANDON"
+	ctx := limited(t)
+	if os.Getenv(abandon) != "" {
+		a := Start(t, Options{})
+		alloc, err := a.Run(ctx, sleeper(RawExec))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Printf("\n%s %s %d\n", abandon, a.dir, a.PID())
+		if _, err := a.Exec(ctx, alloc, TaskName, []string{"/bin/sleep", "1000"}, nil, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	program(t)
+	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSweep$")
+	cmd.Env = append(os.Environ(), abandon+"=1")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for lines := bufio.NewScanner(out); said == nil && lines.Scan(); {
+		if f := strings.Fields(lines.Text()); len(f) == 3 && f[0] == abandon {
+			said = f
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait() // it was killed
+	if said == nil {
+		t.Fatal("the test binary started no agent")
+	}
+	dir := said[1]
+	s := &site{dir: dir}
+	if err := s.survey(); err != nil || len(s.allocs) != 1 {
+		t.Fatalf("allocations %v, error %v", s.allocs, err)
+	}
+	pids, err := s.processes()
+	if err != nil || !slices.ContainsFunc(pids, func(pid int) bool { return strings.HasPrefix(cmdline(pid), "/bin/sleep") }) {
+		t.Fatalf("the task has not outlived the test binary: processes %v, error %v", pids, err)
+	}
+	if err := sweep(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if found, err := s.left(); err != nil || len(found) > 0 {
+		t.Errorf("left: %q, error %v", found, err)
+	}
+}
+
+// TestSweepSparesOthers leaves agents alone that are in use.
+func TestSweepSparesOthers(t *testing.T) {
+	a := Start(t, Options{})
+	if err := sweep(limited(t)); err != nil {
+		t.Fatal(err)
+	}
+	if !a.proc.running() || !executable(a.bin) {
+		t.Error("sweep ended an agent in use")
+	}
+	if _, err := os.Stat(filepath.Join(a.dir, "agent.json")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMountKeepsFiles does not delete through a mount that cannot be undone.
+func TestMountKeepsFiles(t *testing.T) {
+	if os.Geteuid() != 0 {
+		lacking(t, errors.New("mounting needs root"))
+	}
+	base := t.TempDir()
+	precious, dir := filepath.Join(base, "precious"), filepath.Join(base, "agent")
+	for _, d := range []string{precious, filepath.Join(dir, "a b")} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	file := filepath.Join(precious, "file")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	point := filepath.Join(dir, "a b")
+	for range 2 { // one on the other
+		if err := syscall.Mount(precious, point, "", syscall.MS_BIND, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Unmount(point, syscall.MNT_DETACH) })
+	}
+	s := &site{dir: dir}
+	busy, err := os.Open(filepath.Join(point, "file"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	if err := s.clear(context.Background()); !errors.Is(err, syscall.EBUSY) {
+		t.Errorf("clear with a busy mount: %v; want EBUSY", err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Fatal(err)
+	}
+	busy.Close()
+	if err := s.clear(context.Background()); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s: %v; want none", dir, err)
+	}
+}
