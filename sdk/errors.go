@@ -68,6 +68,7 @@ const (
 	ReasonProcesses  Reason = "processes"   // the container has had MaxProcesses
 	ReasonDead       Reason = "dead"        // the container's keeper is gone for good
 	ReasonRecordLost Reason = "record-lost" // and its record of processes cannot be read
+	ReasonVersion    Reason = "version"     // the container's keeper speaks another version of its protocol: only destroying it works, or the plugin's other version
 
 	// With Exhausted.
 	ReasonStorage Reason = "storage" // no room for data

@@ -1,0 +1,33 @@
+// Package shim makes the process half of an [sdk.Worker] out of one function: [Exec], which runs a command in a container, as any runtime
+// can. What is missing in such an exec, a journal, an exit that can be trusted, signals, stdin that survives a lost connection, a
+// small program in the container adds, of which the author of a plugin needs to know:
+//
+//   - where it is: a static binary that CreateContainer puts into each container, read-only, at [Options.Program];
+//   - its scratch volume: a private directory of each container, mode 0700, at [Options.Scratch]. It outlives processes and keeps
+//     their journals and exits. Only one container ever sees it;
+//   - how it starts, once per container: as the container's own command, "shim serve SCRATCH", after which CreateContainer calls
+//     [Driver.Ready]; or, where the runtime has a command of its own, by [Driver.Start], after which CreateContainer marks the container
+//     as made, by a label or property of the runtime. What bears no mark is half made: build it anew. What bears it is never started
+//     again: its processes would be lost without anybody knowing.
+//
+// A worker then embeds a *[Driver], which brings StartProcess, ListProcesses, FollowProcess, SignalProcess and ResizeProcess, and has
+//
+//   - DestroyContainer call [Driver.Forget] once the container is gone;
+//   - SealVolume call [Driver.Quiesce] on the containers that mount the volume writable (rule 9);
+//   - Status name the features of [Info], which say what the program can do in these containers;
+//   - StreamIn, StreamOut and the methods of [sdk.FileReader] use those of the driver where the runtime has no better way to
+//     a volume than a container that mounts it;
+//   - Close call [Driver.Close] last.
+//
+// # What it costs
+//
+// One exec per container that is in use, shared by all calls, and one more for each archive. It is closed when no call has used it for
+// a while and opened again on demand.
+//
+// # Trust
+//
+// Whoever is root in a container owns its records, and can answer whatever he likes: that is a wrong exit there, and nowhere else.
+// The driver believes nothing but well-formed answers, keeps less than a few megabytes per call whatever comes, waits for nothing
+// without end, and has a container say nothing about another, nor that it does not exist. An answer that no
+// program of ours gives is Internal, with the relay thrown away.
+package shim
