@@ -145,7 +145,7 @@ func list(fsys fs.FS) (segments []sdk.Position, err error) {
 		for _, e := range entries {
 			hex, ok := bytes.CutSuffix([]byte(e.Name()), []byte(nameSuffix))
 			first, bad := strconv.ParseInt(string(hex), 16, 64)
-			if ok && bad == nil && first <= maxPosition && e.Name() == segmentName(sdk.Position(first)) && e.Type().IsRegular() {
+			if ok && bad == nil && first >= 0 && first <= maxPosition && e.Name() == segmentName(sdk.Position(first)) && e.Type().IsRegular() {
 				segments = append(segments, sdk.Position(first))
 			}
 		}

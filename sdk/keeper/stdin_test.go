@@ -120,3 +120,30 @@ func TestStdinIsReadNoFurtherThanAllowed(t *testing.T) {
 type countingReader struct{ n int64 }
 
 func (r *countingReader) Read(p []byte) (int, error) { r.n += int64(len(p)); return len(p), nil }
+
+func TestStdinThatNobodyReadsAnyMore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := New(sdk.ProcessSpec{Stdin: true}, nil)
+		var src countingReader
+		ended := make(chan error, 1)
+		go func() { ended <- j.Follow(t.Context(), 0, sdk.Follow{Stdin: &src}) }()
+		synctest.Wait()
+		j.CloseStdin()
+		if n, err := j.ReadStdin(t.Context(), make([]byte, 10)); n != 0 || err != io.EOF {
+			t.Errorf("read %d, %v", n, err)
+		}
+		synctest.Wait()
+		taken, read := j.stdin.taken, src.n
+		if _, err := j.Write(t.Context(), sdk.Stdout, []byte("still here")); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		if j.stdin.taken != taken || src.n != read || j.stdin.buffer != nil {
+			t.Errorf("more was taken: %d and %d, %d and %d", taken, j.stdin.taken, read, src.n)
+		}
+		j.Exit(sdk.Exit{})
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
