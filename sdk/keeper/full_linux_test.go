@@ -59,7 +59,7 @@ func fill(t *testing.T, j *Journal) {
 func TestFullDiskHoldsTheWriterAndLosesNothing(t *testing.T) {
 	const disk, total = 3 << 20, 20 << 20
 	dir := filepath.Join(smallDisk(t, disk), "journal")
-	spec := sdk.ProcessSpec{}
+	spec := sdk.ProcessSpec{Spill: 16 << 20}
 	s := NewSegments(dir, spec)
 	j := New(spec, s)
 	fill(t, j)
@@ -86,7 +86,7 @@ func TestFullDiskHoldsTheWriterAndLosesNothing(t *testing.T) {
 func TestFullDiskMakesRoomByDroppingTheOldest(t *testing.T) {
 	const disk, total = 3 << 20, 20 << 20
 	dir := filepath.Join(smallDisk(t, disk), "journal")
-	spec := sdk.ProcessSpec{WhenFull: sdk.DropOldest}
+	spec := sdk.ProcessSpec{Spill: 16 << 20, WhenFull: sdk.DropOldest}
 	j := New(spec, NewSegments(dir, spec))
 	full, cancel := context.WithCancel(t.Context())
 	cancel() // it must never wait
@@ -111,7 +111,7 @@ func TestFullDiskIsUsedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(parent, "journal")
-	spec := sdk.ProcessSpec{}
+	spec := sdk.ProcessSpec{Spill: 16 << 20}
 	s := NewSegments(dir, spec)
 	j := New(spec, s)
 	fill(t, j)

@@ -37,6 +37,7 @@ func TestJournal(t *testing.T) {
 		"shrinks to a tombstone":                 testShrinksToATombstone,
 		"newest follower wins":                   testNewestFollowerWins,
 		"returns the callers errors":             testReturnsTheCallersErrors,
+		"ends followers when abandoned":          testEndsFollowersWhenAbandoned,
 		"ends followers when gone":               testEndsFollowersWhenGone,
 		"bounds the bookkeeping of tiny records": testBoundsTheBookkeepingOfTinyRecords,
 	} {
@@ -201,6 +202,27 @@ func testReturnsTheCallersErrors(t *testing.T, journal maker) {
 	j.Exit(sdk.Exit{})
 	if err := j.Follow(t.Context(), 0, sdk.Follow{Exit: func(sdk.Exit) error { return io.EOF }}); err != io.EOF {
 		t.Errorf("exit: %v", err)
+	}
+}
+
+func testEndsFollowersWhenAbandoned(t *testing.T, journal maker) {
+	j := journal(t, sdk.ProcessSpec{Stdin: true})
+	ended := make(chan error, 1)
+	var c collector
+	f := c.follow()
+	f.Acks = make(chan sdk.Position) // never: what there is comes all the same
+	f.Opened = func(sdk.Opened) error { go j.Abandon(); return nil }
+	_, _ = j.Write(t.Context(), sdk.Stdout, []byte("hello"))
+	go func() { ended <- j.Follow(t.Context(), 0, f) }()
+	if err := <-ended; !errors.Is(err, sdk.ReasonAbandoned) || c.out[sdk.Stdout].String() != "hello" || c.exit != nil {
+		t.Errorf("%v, %q, %v", err, c.out[sdk.Stdout].String(), c.exit)
+	}
+	if n, err := j.ReadStdin(t.Context(), make([]byte, 1)); n != 0 || err != io.EOF {
+		t.Errorf("stdin: %d, %v", n, err)
+	}
+	j.Exit(sdk.Exit{})
+	if j.State() != sdk.ProcessAbandoned || j.Exited() != nil {
+		t.Error("an exit after it was abandoned")
 	}
 }
 

@@ -24,7 +24,7 @@ const childDir = "SLIPWAY_KEEPER_TEST_DIR"
 // Write and what is acknowledged.
 func child(dir string) int {
 	ctx := context.Background()
-	spec := sdk.ProcessSpec{Spill: 4 << 20}
+	spec := sdk.ProcessSpec{Spill: 2 << 20}
 	j := New(spec, NewSegments(dir, spec))
 	go func() {
 		acks := make(chan sdk.Position)

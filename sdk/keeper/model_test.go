@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -80,8 +81,9 @@ func TestJournalBehavesAsItsModel(t *testing.T) {
 				n++
 				dir := filepath.Join(parent, strconv.Itoa(n))
 				j := New(spec, nil)
+				var s *Segments
 				if store == "segments" {
-					s := NewSegments(dir, spec)
+					s = NewSegments(dir, spec)
 					defer func() { s.Seal(); _ = os.RemoveAll(dir) }()
 					j = New(spec, s)
 				}
@@ -118,8 +120,18 @@ func TestJournalBehavesAsItsModel(t *testing.T) {
 					},
 					"follow": func(t *rapid.T) { followAndCompare(t, j, m) },
 					"killed": func(t *rapid.T) {
-						if store == "segments" {
-							compareWithWhatIsLeft(t, dir, m)
+						if s != nil {
+							compareWithWhatIsLeft(t, dir, m, int(s.end))
+						}
+					},
+					"disk fails": func(*rapid.T) {
+						if s != nil && s.file != nil {
+							_ = s.file.Close() // the next write fails
+						}
+					},
+					"disk is tried again": func(*rapid.T) {
+						if s != nil {
+							s.retry = time.Time{}
 						}
 					},
 					"": func(t *rapid.T) {
@@ -146,7 +158,7 @@ func checkSize(t *rapid.T, dir string, m *model) {
 		}
 		size += info.Size()
 	}
-	segment := int64(max(m.spill/4, minSegmentBytes) + recordBytes + headerBytes)
+	segment := int64(max(m.spill/segmentsOfSpill, minSegmentBytes) + recordBytes + headerBytes)
 	if limit := int64(m.spill) + segment + int64(recordsFor(int64(m.spill)))*headerBytes; size > limit {
 		t.Fatalf("%d bytes of files for a spill of %d", size, m.spill)
 	}
@@ -155,15 +167,15 @@ func checkSize(t *rapid.T, dir string, m *model) {
 	}
 }
 
-// compareWithWhatIsLeft reads the files as if the keeper were killed now.
-func compareWithWhatIsLeft(t *rapid.T, dir string, m *model) {
+// compareWithWhatIsLeft reads the files as if the keeper were killed now, which have all up to a position.
+func compareWithWhatIsLeft(t *rapid.T, dir string, m *model, want int) {
 	store, err := OpenSegments(os.DirFS(dir), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	oldest, end := store.Bounds()
-	if int(oldest) > m.oldest || int(end) != m.end() {
-		t.Fatalf("from %d to %d is left of %d to %d", oldest, end, m.oldest, m.end())
+	if int(oldest) > m.oldest || int(end) != want && want > m.oldest {
+		t.Fatalf("from %d to %d is left of %d to %d, %d in files", oldest, end, m.oldest, m.end(), want)
 	}
 	from := rapid.IntRange(m.acked, m.end()).Draw(t, "from")
 	at := from
@@ -185,8 +197,8 @@ func compareWithWhatIsLeft(t *rapid.T, dir string, m *model) {
 		},
 		Exit: func(e sdk.Exit) error { got = &e; return nil },
 	})
-	if at != m.end() {
-		t.Fatalf("ended at %d of %d: %v", at, m.end(), err)
+	if at != max(int(end), from) {
+		t.Fatalf("ended at %d of %d: %v", at, end, err)
 	}
 	if exit != nil && (err != nil || got == nil || *got != *exit) || exit == nil && (got != nil || !errors.Is(err, sdk.ReasonAbandoned)) {
 		t.Fatalf("exit %v, want %v: %v", got, exit, err)

@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	// segmentBytes is the size at which a new segment begins, where the spill is not small.
-	segmentBytes = 1 << 20
-	// minSegmentBytes is that for the smallest spill.
+	// A new segment begins at a part of the spill: what was dropped of the oldest one, or stays of the newest, is little beside
+	// it. Within bounds: making a file costs as much as writing a megabyte.
+	segmentsOfSpill = 16
 	minSegmentBytes = 4 << 10
+	maxSegmentBytes = 4 << 20
 	// tailBytes is what is kept in memory when the disk takes nothing.
 	tailBytes = 1 << 20
 	// retryAfter is how long a disk that failed is left alone if nothing was dropped meanwhile.
@@ -25,7 +26,8 @@ const (
 // Segments is a [Store] of files in a directory, for a keeper that may be killed: whatever Journal.Write has returned for
 // can be read by [OpenSegments] afterwards, and so can a part of what it was about to write. A loss of power is another matter.
 //
-// The files take no more than the spill, one segment (a mebibyte at most), and less than half of both for very short records.
+// The files take no more than the spill, a sixteenth of it (4 KiB to 4 MiB) for a segment of which not all is kept any more, a
+// record, and headers: next to nothing, or up to three eighths where records are very short.
 //
 // A disk that is full or fails loses nothing: up to a mebibyte is kept in memory, where it does not outlive the keeper; beyond
 // that there is no room until something is dropped. As soon as the disk takes it again, what is in memory goes there.
@@ -52,7 +54,7 @@ type Segments struct {
 // Exit, Abandon or Abort lets go of the last file.
 func NewSegments(dir string, spec sdk.ProcessSpec) *Segments {
 	spill := spillOf(spec)
-	size := min(max(spill/4, minSegmentBytes), segmentBytes)
+	size := min(max(spill/segmentsOfSpill, minSegmentBytes), maxSegmentBytes)
 	return &Segments{
 		segmentFiles: segmentFiles{fsys: os.DirFS(dir), growing: -1},
 		dir:          dir,

@@ -111,7 +111,7 @@ func TestSegmentsJoinWhenCrowded(t *testing.T) {
 
 // A file is open only while something is written to it or read from it.
 func TestSegmentsHoldNothingInTheEnd(t *testing.T) {
-	spec := sdk.ProcessSpec{}
+	spec := sdk.ProcessSpec{Spill: 16 << 20}
 	s := NewSegments(filepath.Join(t.TempDir(), "journal"), spec)
 	j := New(spec, s)
 	writePattern(t, j, 3<<20)

@@ -27,7 +27,7 @@ const (
 	nameSuffix  = ".seg"
 
 	// What no file of ours exceeds: it is not read further.
-	maxSegmentFile = segmentBytes + recordBytes + headerBytes
+	maxSegmentFile = maxSegmentBytes + recordBytes + headerBytes
 	maxSegments    = 1 << 16
 	maxPosition    = 1 << 62
 
