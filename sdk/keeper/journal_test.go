@@ -6,6 +6,7 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/iotest"
 	"testing/synctest"
@@ -171,6 +172,45 @@ func testNewestFollowerWins(t *testing.T, journal maker) {
 	acks <- 5
 	if err := <-newer; err != nil || c.out[sdk.Stdout].String() != "hello" {
 		t.Errorf("newer: %v, %q", err, c.out[sdk.Stdout].String())
+	}
+}
+
+// slowStore has readers that are held up.
+type slowStore struct {
+	Store
+	read func()
+}
+
+func (s slowStore) Reader() Reader { return slowReader{s.Store.Reader(), s.read} }
+
+type slowReader struct {
+	Reader
+	read func()
+}
+
+func (r slowReader) Read(from sdk.Position) ([]sdk.Record, error) {
+	r.read()
+	return r.Reader.Read(from)
+}
+
+// What a newer follower acknowledges while an older one reads is no gap to the older one.
+func TestJournalsOlderFollowerIsToldNothingWrong(t *testing.T) {
+	var j *Journal
+	var once sync.Once
+	j = New(sdk.ProcessSpec{}, slowStore{newMemory(1 << 20), func() {
+		once.Do(func() {
+			if err := followUntil(t, j, 3); err != nil {
+				t.Error(err)
+			}
+		})
+	}})
+	_, _ = j.Write(t.Context(), sdk.Stdout, []byte("hello"))
+	err := j.Follow(t.Context(), 0, sdk.Follow{Output: func(records []sdk.Record) error {
+		t.Errorf("told of %+v", records)
+		return nil
+	}})
+	if !errors.Is(err, sdk.ReasonSuperseded) {
+		t.Error(err)
 	}
 }
 

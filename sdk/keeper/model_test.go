@@ -87,38 +87,41 @@ func TestJournalBehavesAsItsModel(t *testing.T) {
 					defer func() { s.Seal(); _ = os.RemoveAll(dir) }()
 					j = New(spec, s)
 				}
+				write := func(t *rapid.T) {
+					stream := rapid.SampledFrom([]sdk.Stream{sdk.Stdout, sdk.Stderr}).Draw(t, "stream")
+					size := rapid.OneOf(rapid.IntRange(1, 150), rapid.IntRange(1, 20_000)).Draw(t, "bytes")
+					full, cancel := context.WithCancel(t.Context())
+					cancel() // so that a full journal does not block, but says so
+					end := sdk.Position(m.end())
+					got, err := j.Write(full, stream, pattern(end, end+sdk.Position(size)))
+					if want := m.write(stream, size); got != want {
+						t.Fatalf("wrote %d of %d bytes, want %d", got, size, want)
+					}
+					if blocked := got < size; blocked != errors.Is(err, context.Canceled) {
+						t.Fatalf("wrote %d of %d: %v", got, size, err)
+					}
+				}
 				t.Repeat(map[string]func(*rapid.T){
-					"write": func(t *rapid.T) {
-						stream := rapid.SampledFrom([]sdk.Stream{sdk.Stdout, sdk.Stderr}).Draw(t, "stream")
-						size := rapid.OneOf(rapid.IntRange(1, 150), rapid.IntRange(1, 20_000)).Draw(t, "bytes")
-						full, cancel := context.WithCancel(t.Context())
-						cancel() // so that a full journal does not block, but says so
-						end := sdk.Position(m.end())
-						got, err := j.Write(full, stream, pattern(end, end+sdk.Position(size)))
-						if want := m.write(stream, size); got != want {
-							t.Fatalf("wrote %d of %d bytes, want %d", got, size, want)
-						}
-						if blocked := got < size; blocked != errors.Is(err, context.Canceled) {
-							t.Fatalf("wrote %d of %d: %v", got, size, err)
-						}
-					},
-					"cut": func(*rapid.T) {
-						j.CloseOutput()
-						m.closed = true
-					},
-					"exit": func(t *rapid.T) {
-						e := sdk.Exit{Code: rapid.IntRange(0, 255).Draw(t, "code")}
-						j.Exit(e)
-						if m.exit == nil && !m.abandoned {
-							m.exit, m.closed = &e, true
+					"write":      write,
+					"write more": write,
+					"end": func(t *rapid.T) {
+						switch rapid.IntRange(0, 15).Draw(t, "how") { // mostly not at all, or little would be written
+						case 1:
+							j.CloseOutput()
+							m.closed = true
+						case 2:
+							e := sdk.Exit{Code: rapid.IntRange(0, 255).Draw(t, "code")}
+							j.Exit(e)
+							if m.exit == nil && !m.abandoned {
+								m.exit, m.closed = &e, true
+							}
+						case 3:
+							j.Abandon()
+							m.abandoned = m.abandoned || m.exit == nil
+							m.closed = true
 						}
 					},
-					"abandon": func(*rapid.T) {
-						j.Abandon()
-						m.abandoned = m.abandoned || m.exit == nil
-						m.closed = true
-					},
-					"follow": func(t *rapid.T) { followAndCompare(t, j, m) },
+					"follow": func(t *rapid.T) { followAndCompare(t, j, m, write) },
 					"killed": func(t *rapid.T) {
 						if s != nil {
 							compareWithWhatIsLeft(t, dir, m, int(s.end))
@@ -235,7 +238,7 @@ func compareRecords(t *rapid.T, m *model, oldest, at int, records []sdk.Record) 
 }
 
 // followAndCompare follows from anywhere, to anywhere, with acknowledgements of all kinds.
-func followAndCompare(t *rapid.T, j *Journal, m *model) {
+func followAndCompare(t *rapid.T, j *Journal, m *model, write func(*rapid.T)) {
 	from := rapid.OneOf(rapid.IntRange(m.acked, m.end()), rapid.IntRange(0, m.end())).Draw(t, "from")
 	stop := rapid.IntRange(from, m.end()).Draw(t, "stop")
 	name := rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "name")
@@ -257,7 +260,6 @@ func followAndCompare(t *rapid.T, j *Journal, m *model) {
 		}
 	}
 	enough := func() bool { return at >= stop && (m.state() == sdk.ProcessRunning || at < m.end()) }
-	oldest := m.oldest
 	err := j.FollowAs(t.Context(), name, resume, sdk.Position(from), sdk.Follow{
 		Acks: acks,
 		Opened: func(o sdk.Opened) error {
@@ -270,8 +272,14 @@ func followAndCompare(t *rapid.T, j *Journal, m *model) {
 			return nil
 		},
 		Output: func(records []sdk.Record) error {
-			at = compareRecords(t, m, oldest, at, records)
+			at = compareRecords(t, m, m.oldest, at, records)
 			ackSome()
+			if rapid.Bool().Draw(t, "and writes meanwhile") {
+				write(t)
+				if at < m.end() {
+					return nil
+				}
+			}
 			if enough() {
 				return errEnough
 			}

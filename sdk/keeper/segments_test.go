@@ -3,8 +3,10 @@ package keeper
 import (
 	"bytes"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,6 +79,60 @@ func TestSegmentsWithoutADirectory(t *testing.T) {
 			t.Errorf("followed %+v", m)
 		}
 	})
+}
+
+// A disk that takes nothing any more keeps no writer waiting who may drop what is oldest.
+func TestSegmentsDropTheOldestFromMemory(t *testing.T) {
+	parent := filepath.Join(t.TempDir(), "parent")
+	if err := os.Mkdir(parent, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	spec := sdk.ProcessSpec{WhenFull: sdk.DropOldest}
+	s := NewSegments(filepath.Join(parent, "journal"), spec)
+	j := New(spec, s)
+	writePattern(t, j, 1000)
+	_ = s.file.Close()
+	if err := os.Rename(parent, parent+"2"); err != nil {
+		t.Fatal(err)
+	}
+	for range 40 {
+		writePattern(t, j, 100_000)
+	}
+	if oldest, end := j.store.Bounds(); end != 4_001_000 || end-oldest > tailBytes || end-oldest < tailBytes/2 || len(s.segments) > 0 {
+		t.Errorf("from %d to %d is kept", oldest, end)
+	}
+	j.Exit(sdk.Exit{})
+	if m := follow(t, j); m.end != 4_001_000 || m.gaps != 1 {
+		t.Errorf("followed %+v", m)
+	}
+}
+
+// busy is a file system that lacks something for a moment.
+type busy struct {
+	fs.FS
+	times int
+}
+
+func (b *busy) Open(name string) (fs.File, error) {
+	if b.times--; b.times >= 0 {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: syscall.EMFILE}
+	}
+	return b.FS.Open(name)
+}
+
+func TestSegmentsThatCannotBeReadAtTheMoment(t *testing.T) {
+	spec := sdk.ProcessSpec{}
+	s := NewSegments(filepath.Join(t.TempDir(), "journal"), spec)
+	j := New(spec, s)
+	writePattern(t, j, 1000)
+	j.Exit(sdk.Exit{})
+	s.fsys = &busy{s.fsys, 1}
+	if err := j.Follow(t.Context(), 0, sdk.Follow{}); !errors.Is(err, sdk.Unavailable) || !errors.Is(err, syscall.EMFILE) {
+		t.Errorf("at first: %v", err)
+	}
+	if m := follow(t, j); m.end != 1000 || m.gaps != 0 {
+		t.Errorf("later: %+v", m)
+	}
 }
 
 // Tiny writes of one stream do not take many times their bytes, however slowly they come.

@@ -237,24 +237,21 @@ func (r *segmentReader) leave() {
 	}
 }
 
-// Read implements Reader.
+// Read implements Reader. A file that was removed since find held nothing that was not dropped.
 func (r *segmentReader) Read(from sdk.Position) ([]sdk.Record, error) {
-	for {
-		at, records := r.files.find(from)
-		if records != nil {
-			r.leave()
-			return records, nil
-		}
-		records, err := r.read(at, from)
-		switch {
-		case len(records) > 0:
-			return records, nil
-		case passing(err):
-			return nil, err
-		case !r.files.dropped(from):
-			return []sdk.Record{gap(from, at.end)}, nil
-		}
+	at, records := r.files.find(from)
+	if records != nil {
+		r.leave()
+		return records, nil
 	}
+	records, err := r.read(at, from)
+	switch {
+	case len(records) > 0:
+		return records, nil
+	case passing(err):
+		return nil, err
+	}
+	return []sdk.Record{gap(from, at.end)}, nil
 }
 
 // find gives the segment with a position, or the records themselves if no file is needed for them.
@@ -277,13 +274,6 @@ func (s *segmentFiles) find(from sdk.Position) (segment, []sdk.Record) {
 	}
 	at.first = s.segments[next-1]
 	return at, nil
-}
-
-// dropped tells whether a position was dropped meanwhile, which explains that a file is not there.
-func (s *segmentFiles) dropped(p sdk.Position) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return p < s.oldest
 }
 
 // read gives records of one segment; none if there are none in it from that position on.
@@ -341,9 +331,6 @@ func (r *segmentReader) seek(at segment, from sdk.Position) (header, error) {
 		if from < r.position+sdk.Position(length) {
 			h.length = length
 			return h, nil
-		}
-		if r.position == at.growing || length < h.length {
-			return header{}, nil // nothing comes after it
 		}
 		r.offset += headerBytes + length
 		r.position += sdk.Position(length)
