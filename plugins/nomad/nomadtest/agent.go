@@ -33,6 +33,10 @@ type Options struct {
 	GCMaxAllocs       int           // allocations on the node that make Nomad clear away ended ones; 0: Nomad's 50
 	GCInterval        time.Duration // between looks for them; 0: Nomad's minute
 
+	// Dev has the agent keep its state in memory. It is ready in a second then, but stopping it ends its tasks, and it is never started again:
+	// Restart is an error, and what outlives Kill is lost to Nomad. Without it an agent needs 2 to 12 seconds, for Nomad draws when a node reports.
+	Dev bool
+
 	// HCL is read after, and so over, the package's own configuration.
 	HCL string
 }
@@ -42,6 +46,7 @@ type Agent struct {
 	dir       string
 	lock      *os.File
 	bin       string
+	dev       bool
 	ports     ports
 	transport *http.Transport
 	client    *api.Client
@@ -62,7 +67,7 @@ func Start(t testing.TB, o Options) *Agent {
 	if err := sweep(ctx); err != nil {
 		t.Logf("nomadtest: clearing away what an earlier test left: %v", err)
 	}
-	a, err := open(bin)
+	a, err := open(bin, o.Dev)
 	if err != nil {
 		t.Fatalf("nomadtest: %v", err)
 	}
@@ -79,7 +84,7 @@ func Start(t testing.TB, o Options) *Agent {
 }
 
 // open makes the agent's directory and locks it, so that no other test binary takes it for an abandoned one.
-func open(bin string) (*Agent, error) {
+func open(bin string, dev bool) (*Agent, error) {
 	base, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil {
 		return nil, err
@@ -97,7 +102,7 @@ func open(bin string) (*Agent, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir), lock.Close())
 	}
-	return &Agent{dir: dir, lock: lock, bin: bin}, nil
+	return &Agent{dir: dir, lock: lock, bin: bin, dev: dev}, nil
 }
 
 // first starts the agent for the first time, on the ports that choose gives. An agent that ends before it is ready is started again on others, but
@@ -139,7 +144,7 @@ func (a *Agent) apiConfig(c *http.Client) *api.Config {
 
 // launch starts the program and waits until it is ready; one that is not is killed again.
 func (a *Agent) launch(ctx context.Context) error {
-	p, err := start(a.bin, a.dir)
+	p, err := start(a.bin, a.dir, a.dev)
 	if err != nil {
 		return err
 	}
@@ -232,6 +237,9 @@ func (a *Agent) Kill() {
 // Restart starts the agent again, on the same directory and ports, after stopping it if it runs, and waits until it is ready. Allocations whose
 // tasks still run are taken up again by then.
 func (a *Agent) Restart(ctx context.Context) error {
+	if a.dev {
+		return errors.New("an agent with Options.Dev has no state to start again with: leave Dev out")
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.proc.stop(ctx); err != nil {

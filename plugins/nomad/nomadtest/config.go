@@ -84,7 +84,7 @@ func (a *Agent) configure(o Options) error {
 		"bind_addr": "127.0.0.1",
 		"ports":     a.ports,
 		"advertise": object{"http": local(a.ports.HTTP), "rpc": local(a.ports.RPC), "serf": local(a.ports.Serf)},
-		"server":    object{"enabled": true, "bootstrap_expect": 1, "raft_multiplier": 1},
+		"server":    object{"enabled": true, "bootstrap_expect": 1},
 		"client":    client,
 		"plugin":    object{"raw_exec": object{"config": object{"enabled": true}}},
 		"consul":    object{"auto_advertise": false, "client_auto_join": false, "server_auto_join": false},

@@ -27,7 +27,8 @@ var errGone = errors.New("the exec is over")
 // all after Exec has returned, which waits for a Write that is under way; an error of theirs ends the exec and comes back as it is.
 //
 // An error means that nothing is known of the command: it may not have been found, may have ended, or may still be running. So it is when ctx ends,
-// for Nomad then kills only commands that write. There is no way back to it. Nomad sends stdin in pieces of 2 KiB.
+// for Nomad then kills only commands that write. There is no way back to it. In a task of the driver Exec a program that cannot be started gets no
+// answer, nor does any Exec after it: Nomad's executor then waits for ever. Nomad sends stdin in pieces of 2 KiB.
 //
 // A Read of stdin that is under way when Exec returns is not waited for: whoever owns the reader ends it.
 func (a *Agent) Exec(ctx context.Context, alloc *api.Allocation, task string, argv []string, stdin io.Reader, stdout, stderr io.Writer) (int, error) {

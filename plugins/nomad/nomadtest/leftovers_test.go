@@ -46,6 +46,7 @@ const stray = `cd / && trap '' HUP INT TERM && setsid sleep 1001 </dev/null >/de
 
 // TestNothingLeft ends tests with an agent in each state, and looks for what they started.
 func TestNothingLeft(t *testing.T) {
+	t.Parallel()
 	ctx := limited(t)
 	for name, end := range map[string]func(*testing.T, *Agent){
 		"running": func(*testing.T, *Agent) {},
@@ -169,6 +170,7 @@ func TestSweep(t *testing.T) {
 
 // TestSweepSparesOthers leaves agents alone that are in use.
 func TestSweepSparesOthers(t *testing.T) {
+	t.Parallel()
 	a := Start(t, Options{})
 	if err := sweep(limited(t)); err != nil {
 		t.Fatal(err)

@@ -35,9 +35,13 @@ type process struct {
 
 // start runs the program in dir, whose configuration files are there. Working directory and TMPDIR are below dir for all that it starts in turn,
 // which is how these are found again. Its environment is small, so that nothing of the test's own reaches tasks.
-func start(bin, dir string) (*process, error) {
+func start(bin, dir string, dev bool) (*process, error) {
+	args := []string{"agent", "-config", filepath.Join(dir, "agent.json"), "-config", filepath.Join(dir, "more.hcl")}
+	if dev {
+		args = append(args, "-dev")
+	}
 	p := &process{
-		cmd:   exec.Command(bin, "agent", "-config", filepath.Join(dir, "agent.json"), "-config", filepath.Join(dir, "more.hcl")),
+		cmd:   exec.Command(bin, args...),
 		log:   journal{marks: map[string]chan struct{}{markServing: make(chan struct{}), markRegistered: make(chan struct{})}},
 		ended: make(chan struct{}),
 	}

@@ -29,6 +29,7 @@ func pidOf(t *testing.T, a *Agent, id string) string {
 
 // TestRestart kills and stops an agent: its tasks run on meanwhile, and afterwards they are the same ones in the same allocations.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	ctx := limited(t)
 	a := Start(t, Options{})
 	drivers := []string{RawExec}
@@ -91,6 +92,7 @@ func TestRestart(t *testing.T) {
 
 // TestRestartRunning restarts an agent that runs.
 func TestRestartRunning(t *testing.T) {
+	t.Parallel()
 	a := Start(t, Options{})
 	before, node := a.PID(), a.NodeID()
 	if err := a.Restart(limited(t)); err != nil {
@@ -106,6 +108,7 @@ func TestRestartRunning(t *testing.T) {
 
 // TestStopGivesUp ends the wait for an agent that does not stop.
 func TestStopGivesUp(t *testing.T) {
+	t.Parallel()
 	a := Start(t, Options{})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
