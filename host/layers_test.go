@@ -22,6 +22,10 @@ var layers = map[string][]string{
 	"sdk/rpc":                     {"sdk", "sdk/internal/pb"},
 	"sdk/rpc/rpctest":             {"sdk", "sdk/rpc"},
 	"sdk/rpc/internal/...":        {"sdk", "sdk/rpc", "sdk/rpc/internal/..."},
+	"sdk/shim":                    {"sdk/..."},
+	"sdk/shim/cmd":                {"sdk", "sdk/shim/internal/..."},
+	"sdk/shim/internal/...":       {"sdk", "sdk/keeper", "sdk/volumetar", "sdk/shim/internal/..."},
+	"sdk/volumetar":               {"sdk"},
 	"conformance":                 {"sdk/...", "host/launch"},
 	"conformance/...":             {"sdk/...", "host/launch", "conformance/..."},
 	"plugins/memory":              {"sdk/...", "plugins/memory/internal/..."},
@@ -41,6 +45,7 @@ var layers = map[string][]string{
 	"cmd/host":                    {"sdk/...", "host/...", "conformance/..."},
 	"examples/...":                {"sdk/...", "host"},
 	"examples/runc/...":           {"sdk/...", "examples/runc/..."},
+	"examples/runc/runtime":       {"sdk/...", "examples/runc/...", "conformance"},
 }
 
 // testLayers says what tests may import beside that.

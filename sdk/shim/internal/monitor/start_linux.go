@@ -1,0 +1,212 @@
+package monitor
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// start starts the command, or nothing. Its error says whose fault that was and holds nothing of arguments or environment.
+func (m *monitor) start(c Command) error {
+	u, err := identity(c.User)
+	if err != nil {
+		return err
+	}
+	if err := enter(string(c.Dir), u); err != nil {
+		return err
+	}
+	if c.TTY && u.credential != nil {
+		// As a login does, so that the user can open the terminal by its name. It works without.
+		_ = unix.Fchown(0, u.uid, -1)
+	}
+	unix.Umask(0o022)
+	env := withDefaults(c.Env, u)
+	candidates, err := lookPath(string(c.Path), env)
+	if err != nil {
+		return err
+	}
+	attr := &syscall.ProcAttr{
+		Env: env, Files: []uintptr{0, 1, 2},
+		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: c.TTY, Ctty: 0, Credential: u.credential},
+	}
+	argv := make([]string, 1, 1+len(c.Args))
+	argv[0] = string(c.Path)
+	for _, a := range c.Args {
+		argv = append(argv, string(a))
+	}
+	restore := preferForOOM()
+	defer restore()
+	for _, name := range candidates {
+		m.leader, err = syscall.ForkExec(name, argv, attr)
+		if err == nil {
+			letGo()
+			return nil
+		}
+		// As execvp does: what cannot be run here may be found further on.
+		if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) && err != unix.ENOTDIR {
+			break
+		}
+	}
+	return notStarted(string(c.Path), u, err)
+}
+
+// enter makes the directory where it is missing, the user's own, and goes there.
+func enter(dir string, u user) error {
+	if dir == "" {
+		dir = "/"
+	}
+	err := mkdirs(dir, u)
+	if err == nil {
+		err = os.Chdir(dir)
+	}
+	if err == nil {
+		return nil
+	}
+	e := &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonPath, Kind: sdk.KindFile, ID: dir, Cause: err,
+		Message: fmt.Sprintf("directory %q cannot be the process's: %v", dir, cause(err))}
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		e.Class, e.Reason = sdk.FailedPrecondition, sdk.ReasonStorage
+	}
+	return e
+}
+
+func mkdirs(dir string, u user) error {
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		return unix.ENOTDIR
+	}
+	if err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if parent := filepath.Dir(dir); parent != dir {
+		if err := mkdirs(parent, u); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		if errors.Is(err, fs.ErrExist) { // another process of the container wants the same one
+			return nil
+		}
+		return err
+	}
+	if u.credential != nil {
+		return os.Chown(dir, u.uid, u.gid)
+	}
+	return nil
+}
+
+// lookPath gives the files that the name may mean, in order. There is at least one.
+func lookPath(name string, env []string) ([]string, error) {
+	if strings.Contains(name, "/") {
+		return []string{name}, nil
+	}
+	var found []string
+	for _, e := range env {
+		path, ok := strings.CutPrefix(e, "PATH=")
+		if !ok {
+			continue
+		}
+		for _, dir := range filepath.SplitList(path) {
+			file := filepath.Join(dir, name)
+			if dir == "" || !filepath.IsAbs(dir) {
+				file = "." + string(filepath.Separator) + file
+			}
+			if _, err := os.Stat(file); err == nil {
+				found = append(found, file)
+			}
+		}
+		break
+	}
+	if len(found) == 0 {
+		return nil, sdk.NewInvalid(sdk.ReasonExecutableNotFound, "%q is in no directory of the process's PATH", name)
+	}
+	return found, nil
+}
+
+// withDefaults adds what a login would have set.
+func withDefaults(env [][]byte, u user) []string {
+	all := make([]string, len(env), len(env)+3)
+	for i, e := range env {
+		all[i] = string(e)
+	}
+	path := "PATH=/usr/local/bin:/usr/bin:/bin"
+	if u.uid == 0 {
+		path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+	}
+	defaults := []string{path, "HOME=" + u.home}
+	if u.name != "" {
+		defaults = append(defaults, "USER="+u.name)
+	}
+	for _, d := range defaults {
+		name, _, _ := strings.Cut(d, "=")
+		if !slices.ContainsFunc(all, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// notStarted tells why the kernel refused.
+func notStarted(path string, u user, err error) error {
+	invalid := func(reason sdk.Reason, what string) error {
+		return &sdk.Error{Class: sdk.Invalid, Reason: reason, Kind: sdk.KindFile, ID: path, Message: fmt.Sprintf("%q %s", path, what), Cause: err}
+	}
+	info, missing := os.Stat(path)
+	switch err {
+	case unix.ENOENT, unix.ENOTDIR:
+		if strings.Contains(path, "/") && missing != nil {
+			return invalid(sdk.ReasonExecutableNotFound, "is not in the container")
+		}
+		return invalid(sdk.ReasonNotExecutable, "is there, but the interpreter that it names is not")
+	case unix.EACCES:
+		if missing == nil && info.IsDir() {
+			return invalid(sdk.ReasonNotExecutable, "is a directory")
+		}
+		return invalid(sdk.ReasonNotExecutable, "may not be executed by this user: permission, or a file system without execution")
+	case unix.ENOEXEC, unix.ELIBBAD, unix.EISDIR:
+		return invalid(sdk.ReasonNotExecutable, "is no program for this machine: another architecture, damaged, or a script that names no interpreter")
+	case unix.ELOOP:
+		return invalid(sdk.ReasonNotExecutable, "is a link that leads nowhere")
+	case unix.ETXTBSY:
+		return invalid(sdk.ReasonNotExecutable, "is still open for writing")
+	case unix.E2BIG:
+		return invalid(sdk.ReasonTooLarge, "gets more arguments and environment than the kernel takes")
+	case unix.ENAMETOOLONG:
+		return invalid(sdk.ReasonExecutableNotFound, "is longer than a path can be")
+	case unix.EAGAIN, unix.ENOMEM:
+		return &sdk.Error{Class: sdk.Unavailable, Message: fmt.Sprintf("%q was not started: the container has no room for one more process now (%v)", path, err), Cause: err}
+	case unix.EPERM, unix.EINVAL:
+		if u.credential != nil {
+			return &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonUserNotFound, Cause: err,
+				Message: fmt.Sprintf("the process cannot become user %d with group %d in this container (%v): is it mapped there?", u.uid, u.gid, err)}
+		}
+		return invalid(sdk.ReasonNotExecutable, "may not be executed: "+err.Error())
+	}
+	return sdk.NewInternal(err, "%q was not started: %v", path, err)
+}
+
+// letGo closes the command's pipes here, so that their ends are seen when the command ends, and puts the log in their place.
+func letGo() {
+	for fd := range 3 {
+		if err := unix.Dup3(Log, fd, 0); err != nil {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// cause is an error without the path that it names.
+func cause(err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,165 @@
+// Package relay is what an exec into a container runs: it finds the container's keeper and connects it with the exec's stdin and
+// stdout. Where the keeper is dead it answers in its stead, from the records.
+package relay
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/shim/internal/record"
+	"github.com/slipway-run/slipway/sdk/shim/internal/server"
+	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
+)
+
+// bornWithin is how long the keeper of a container may take to appear after a first exec came. An exec may come before it: where the
+// keeper is the container's own command, the runtime starts both.
+const bornWithin = 5 * time.Second
+
+// Run relays until either side ends. It speaks the Hello, or lets the keeper do so.
+func Run(ctx context.Context, scratch, version string, stdin, stdout *os.File) error {
+	if err := os.Chdir(scratch); err != nil { // the socket's path must be short
+		return refuse(stdout, version, wire.StateNone, err)
+	}
+	state, err := await(ctx, bornWithin)
+	if err != nil {
+		return refuse(stdout, version, wire.StateNone, err)
+	}
+	switch state {
+	case wire.StateDead:
+		h := wire.Hello{State: wire.StateDead, Program: version}
+		if err := wire.WriteHello(stdout, h); err != nil {
+			return err
+		}
+		remains := server.Remains{Remains: record.Remains{Scratch: os.DirFS(".")}}
+		return server.Serve(ctx, &stdio{stdin, stdout}, remains)
+	case wire.StateReady:
+		conn, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: record.Socket})
+		if err != nil {
+			return refuse(stdout, version, wire.StateBusy, err)
+		}
+		return relay(conn, stdin, stdout)
+	}
+	return refuse(stdout, version, state, errors.New("no keeper was ever started in this container"))
+}
+
+// refuse says why there is no session.
+func refuse(stdout io.Writer, version string, state wire.State, why error) error {
+	return errors.Join(why, wire.WriteHello(stdout, wire.Hello{State: state, Program: version, Error: wire.NewFailure(sdk.NewUnavailable(why, "%v", why))}))
+}
+
+// await looks for the keeper, and for a while waits for one to be born.
+func await(ctx context.Context, within time.Duration) (wire.State, error) {
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	changes, err := watch(ctx, ".")
+	if err != nil {
+		return wire.StateNone, err
+	}
+	for {
+		state, err := look()
+		if err != nil || state == wire.StateReady || state == wire.StateDead {
+			return state, err
+		}
+		if _, ok := <-changes; !ok {
+			return state, nil
+		}
+	}
+}
+
+// look tells how the keeper is.
+func look() (wire.State, error) {
+	lock, err := os.Open(record.Lock)
+	if errors.Is(err, os.ErrNotExist) {
+		return wire.StateNone, nil
+	}
+	if err != nil {
+		return wire.StateNone, err
+	}
+	defer lock.Close()
+	switch err := unix.Flock(int(lock.Fd()), unix.LOCK_SH|unix.LOCK_NB); err {
+	case nil:
+		return wire.StateDead, nil // nobody holds it; we let go of it at once
+	case unix.EWOULDBLOCK:
+	default:
+		return wire.StateNone, os.NewSyscallError("flock", err)
+	}
+	if _, err := os.Lstat(record.Socket); err != nil {
+		return wire.StateBusy, nil // it is being born
+	}
+	return wire.StateReady, nil
+}
+
+// watch tells of new names in a directory until ctx ends; then the channel is closed. It may tell of changes that are none.
+func watch(ctx context.Context, dir string) (<-chan struct{}, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("inotify_init1", err)
+	}
+	f := os.NewFile(uintptr(fd), "inotify")
+	if _, err := unix.InotifyAddWatch(fd, dir, unix.IN_CREATE|unix.IN_MOVED_TO); err != nil {
+		f.Close()
+		return nil, os.NewSyscallError("inotify_add_watch", err)
+	}
+	changes := make(chan struct{})
+	context.AfterFunc(ctx, func() { f.Close() })
+	go func() { // ends with ctx, which closes f
+		defer close(changes)
+		buf := make([]byte, 4<<10)
+		for {
+			if _, err := f.Read(buf); err != nil {
+				return
+			}
+			select {
+			case changes <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return changes, nil
+}
+
+// relay copies both ways until either ends: a session has no half ends.
+func relay(conn *net.UnixConn, stdin, stdout *os.File) error {
+	var once sync.Once
+	var first error
+	end := func(err error) {
+		once.Do(func() {
+			first = err
+			conn.Close()
+			stdin.Close()
+		})
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, err := io.Copy(conn, stdin)
+		end(err)
+	}()
+	_, err := io.Copy(stdout, conn)
+	end(err)
+	// Stdin may be something that cannot be interrupted; then the process ends without it.
+	select {
+	case <-done:
+	case <-time.After(100 * time.Millisecond):
+	}
+	if errors.Is(first, net.ErrClosed) || errors.Is(first, os.ErrClosed) || errors.Is(first, unix.EPIPE) {
+		return nil
+	}
+	return first
+}
+
+// stdio is both as one connection.
+type stdio struct{ in, out *os.File }
+
+func (s *stdio) Read(p []byte) (int, error)  { return s.in.Read(p) }
+func (s *stdio) Write(p []byte) (int, error) { return s.out.Write(p) }
+func (s *stdio) Close() error                { return errors.Join(s.in.Close(), s.out.Close()) }

@@ -1,0 +1,32 @@
+package server
+
+import (
+	"context"
+
+	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/shim/internal/record"
+	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
+)
+
+// Remains is the Keeper of a container whose keeper is gone: what its records tell can be read, and nothing starts any more.
+type Remains struct{ record.Remains }
+
+// Start is FailedPrecondition, for what was started before, too (rule 3).
+func (r Remains) Start(context.Context, sdk.ProcessSpec) error {
+	return sdk.NewFailedPrecondition(sdk.ReasonDead, sdk.KindContainer, "",
+		"the container's keeper is gone, and all that ran in it with it; destroy the container")
+}
+
+// Follow is record.Remains's.
+func (r Remains) Follow(ctx context.Context, id sdk.ProcessID, by wire.Follow, f sdk.Follow) error {
+	return r.Remains.Follow(ctx, id, by.From, f)
+}
+
+// Signal does nothing: nothing runs.
+func (r Remains) Signal(context.Context, sdk.ProcessID, sdk.Signal) error { return nil }
+
+// Resize does nothing either.
+func (r Remains) Resize(context.Context, sdk.ProcessID, sdk.TTY) error { return nil }
+
+// Quiesce succeeds, for nothing runs and nothing ever starts.
+func (r Remains) Quiesce(context.Context) error { return nil }
