@@ -13,12 +13,21 @@ help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: ## build the static binaries bin/slipway and bin/slipway-memory
+build: programs shim ## build the static binaries: bin/slipway, bin/slipway-memory, and bin/slipway-shim-linux-* for containers
+
+.PHONY: programs
+programs:
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway ./cmd/host
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-memory ./plugins/memory/cmd
 
+.PHONY: shim
+shim:
+	@for arch in amd64 arm64; do \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-shim-linux-$$arch ./sdk/shim/cmd || exit 1; \
+	done
+
 .PHONY: demo
-demo: build ## run a job of several steps on the memory runtime, with text files in and the result on your disk
+demo: programs ## run a job of several steps on the memory runtime, with text files in and the result on your disk
 	@examples/demo.sh $(BIN)/slipway $(BIN)/demo
 
 .PHONY: deps
