@@ -60,17 +60,14 @@ func New(dir string, opts Options) (*Engine, error) {
 	if err := os.MkdirAll(dir, 0o711); err != nil { // a container's own root may have to pass
 		return nil, err
 	}
-	for _, d := range []string{e.runcRoot(), e.commands()} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return nil, err
-		}
+	if err := os.MkdirAll(e.runcRoot(), 0o700); err != nil {
+		return nil, err
 	}
 	return e, os.MkdirAll(e.bundles(), 0o711)
 }
 
 func (e *Engine) runcRoot() string        { return filepath.Join(e.dir, "runc") }
 func (e *Engine) bundles() string         { return filepath.Join(e.dir, "bundles") }
-func (e *Engine) commands() string        { return filepath.Join(e.dir, "commands") }
 func (e *Engine) bundle(id string) string { return filepath.Join(e.bundles(), id) }
 
 // cgroup is one level deep, so that nothing is left when the container is gone, and tells engines of one machine apart.

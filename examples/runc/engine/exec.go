@@ -54,13 +54,10 @@ func (e *Engine) Exec(ctx context.Context, id string, command Command, stdin io.
 		return err
 	}
 	defer e.leave(id, r)
-	if there, err := e.known(id); err != nil || !there {
-		if err == nil {
-			err = fmt.Errorf("container %q: %w", id, ErrNotFound)
-		}
-		return err
+	dir, err := os.MkdirTemp(e.bundle(id), "command-") // what a killed process leaves goes with the container
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("container %q: %w", id, ErrNotFound)
 	}
-	dir, err := os.MkdirTemp(e.commands(), id+"-")
 	if err != nil {
 		return err
 	}

@@ -71,7 +71,7 @@ func (w *world) clean() {
 	for _, entry := range entries {
 		w.delete(ctx, entry.Name())
 	}
-	for _, dir := range []string{w.runcRoot(), w.commands(), w.bundles()} {
+	for _, dir := range []string{w.runcRoot(), w.bundles()} {
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			w.t.Errorf("%s: left %v, error %v", dir, left, err)
 		}

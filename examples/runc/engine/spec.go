@@ -75,6 +75,7 @@ func (s Spec) check() error {
 	return nil
 }
 
+// defaultPath is what a command gets that has no environment.
 const defaultPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // oci is the bundle's config.json.
