@@ -47,9 +47,10 @@ func Main() error {
 
 // monitor is one process's owner. All but receive runs in one goroutine.
 type monitor struct {
-	conn   *wire.Conn
-	leader int
-	gone   bool // the leader is
+	conn    *wire.Conn
+	leader  int
+	gone    bool  // the leader is
+	ownPeak int64 // of this process's memory when it made the leader, in KiB
 }
 
 // receive hands on what the supervisor wants, and closes the channel at its end.
@@ -93,9 +94,11 @@ func (m *monitor) reap() (left bool, err error) {
 			return
 		}
 		m.gone = true
-		err = m.conn.WriteMessage(KindEvent, Event{Ended: &Ended{
-			Status: uint32(status), PeakMemoryBytes: usage.Maxrss * 1024, At: time.Now(),
-		}})
+		peak := usage.Maxrss
+		if peak <= m.ownPeak { // the kernel counts what this process was when it forked: less than that it cannot tell
+			peak = 0
+		}
+		err = m.conn.WriteMessage(KindEvent, Event{Ended: &Ended{Status: uint32(status), PeakMemoryBytes: peak * 1024, At: time.Now()}})
 	})
 	return left, err
 }

@@ -48,6 +48,7 @@ func (m *monitor) start(c Command) error {
 	for _, name := range candidates {
 		m.leader, err = syscall.ForkExec(name, argv, attr)
 		if err == nil {
+			m.ownPeak = ownPeak()
 			letGo()
 			return nil
 		}
@@ -192,6 +193,14 @@ func notStarted(path string, u user, err error) error {
 		return invalid(sdk.ReasonNotExecutable, "may not be executed: "+err.Error())
 	}
 	return sdk.NewInternal(err, "%q was not started: %v", path, err)
+}
+
+func ownPeak() int64 {
+	var usage unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &usage); err != nil {
+		return 0
+	}
+	return usage.Maxrss
 }
 
 // letGo closes the command's pipes here, so that their ends are seen when the command ends, and puts the log in their place.

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"os"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -127,34 +126,24 @@ func watch(ctx context.Context, dir string) (<-chan struct{}, error) {
 	return changes, nil
 }
 
-// relay copies both ways until either ends: a session has no half ends.
+// relay copies both ways until either ends: a session has no half ends. The other copy may still be blocked on a stdin that cannot be
+// interrupted; it ends with the process, which is next.
 func relay(conn *net.UnixConn, stdin, stdout *os.File) error {
-	var once sync.Once
-	var first error
-	end := func(err error) {
-		once.Do(func() {
-			first = err
-			conn.Close()
-			stdin.Close()
-		})
-	}
-	done := make(chan struct{})
+	ended := make(chan error, 2)
 	go func() {
-		defer close(done)
 		_, err := io.Copy(conn, stdin)
-		end(err)
+		ended <- err
 	}()
-	_, err := io.Copy(stdout, conn)
-	end(err)
-	// Stdin may be something that cannot be interrupted; then the process ends without it.
-	select {
-	case <-done:
-	case <-time.After(100 * time.Millisecond):
-	}
-	if errors.Is(first, net.ErrClosed) || errors.Is(first, os.ErrClosed) || errors.Is(first, unix.EPIPE) {
+	go func() {
+		_, err := io.Copy(stdout, conn)
+		ended <- err
+	}()
+	err := <-ended
+	conn.Close()
+	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		return nil
 	}
-	return first
+	return err
 }
 
 // stdio is both as one connection.

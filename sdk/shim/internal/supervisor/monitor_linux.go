@@ -102,7 +102,11 @@ func (m *monitorConn) wait() {
 // close makes the monitor kill its tree and end.
 func (m *monitorConn) close() { m.socket.Close() }
 
+// signalTimeout bounds a signal to a monitor that does not listen: one that is stopped, which only root in the container can have done.
+const signalTimeout = 5 * time.Second
+
 func (m *monitorConn) signal(signal sdk.Signal) error {
+	_ = m.socket.SetWriteDeadline(time.Now().Add(signalTimeout))
 	err := m.conn.WriteMessage(monitor.KindSignal, monitor.Signal{Number: signal.Number()})
 	if errors.Is(err, os.ErrClosed) || errors.Is(err, unix.EPIPE) {
 		return nil // it has just ended
