@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -58,7 +59,7 @@ type Agent struct {
 }
 
 // Start starts an agent, waits until it can run tasks, and clears it away when the test ends: its jobs, processes, mounts, control groups and
-// files. It skips the test where the program is missing. What a test binary that was killed had left is cleared away first.
+// files. It skips the test without root and where the program is missing. What a test binary that was killed had left is cleared away first.
 func Start(t testing.TB, o Options) *Agent {
 	t.Helper()
 	bin := program(t)
@@ -72,7 +73,7 @@ func Start(t testing.TB, o Options) *Agent {
 		t.Fatalf("nomadtest: %v", err)
 	}
 	t.Cleanup(func() { a.cleanUp(t) })
-	if os.Geteuid() == 0 && o.ChrootEnv == nil {
+	if o.ChrootEnv == nil {
 		if o.ChrootEnv, err = busyboxRoot(filepath.Join(a.dir, "root")); err != nil {
 			lacking(t, err)
 		}
@@ -173,6 +174,14 @@ func (a *Agent) ready(ctx context.Context, p *process) (*api.Node, error) {
 			return nil, err
 		}
 	}
+	// Without a key the servers cannot place anything, and wait a second before they try again.
+	err := watch(ctx, func(q *api.QueryOptions) (*api.QueryMeta, bool, error) {
+		keys, meta, err := a.client.Keyring().List(q)
+		return meta, slices.ContainsFunc(keys, func(k *api.RootKeyMeta) bool { return k.State == api.RootKeyStateActive }), err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the servers' keys: %w", err)
+	}
 	self, err := a.client.Agent().Self()
 	if err != nil {
 		return nil, err
@@ -207,7 +216,7 @@ func (a *Agent) Dir() string { return a.dir }
 // NodeID returns the id of the agent's one node, which a restart does not change.
 func (a *Agent) NodeID() string { return a.node }
 
-// HasExec tells whether the exec driver works: it needs root and control groups.
+// HasExec tells whether the exec driver is there: it needs control groups.
 func (a *Agent) HasExec() bool { return a.exec }
 
 // PID returns the process id of the agent that was started last.

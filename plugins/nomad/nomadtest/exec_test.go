@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
-	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -28,7 +27,7 @@ func TestExec(t *testing.T) {
 	for _, driver := range []string{RawExec, Exec} {
 		t.Run(driver, func(t *testing.T) {
 			if driver == Exec && !a.HasExec() {
-				lacking(t, errors.New("the exec driver needs root and control groups"))
+				lacking(t, errors.New("the exec driver needs control groups"))
 			}
 			ctx := limited(t)
 			alloc, err := a.Run(ctx, sleeper(driver))
@@ -140,11 +139,11 @@ func TestExecUnanswered(t *testing.T) {
 // TestExecUsers says who runs the commands: the same as the task.
 func TestExecUsers(t *testing.T) {
 	t.Parallel()
-	if os.Geteuid() != 0 {
-		lacking(t, errors.New("other users need root"))
-	}
 	ctx := limited(t)
 	a := Start(t, Options{Dev: true})
+	if !a.HasExec() {
+		lacking(t, errors.New("the exec driver needs control groups"))
+	}
 	for _, c := range []struct{ driver, user, want string }{
 		{RawExec, "", "0"},
 		{Exec, "", "65534"},

@@ -166,6 +166,6 @@ func watch(ctx context.Context, ask func(*api.QueryOptions) (meta *api.QueryMeta
 			index = 0 // the server has begun anew
 			continue
 		}
-		index = meta.LastIndex
+		index = max(meta.LastIndex, 1) // 0 would not wait
 	}
 }

@@ -5,6 +5,7 @@ package nomadtest
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -18,9 +19,13 @@ import (
 // programEnv names a variable with the path of the agent's program; without it the one that `make deps` builds is used.
 const programEnv = "SLIPWAY_NOMAD"
 
-// program returns the path of the agent's program: the one that is named, else bin/nomad of the checkout, else the one in the user's cache.
+// program returns the path of the agent's program, for those who may run it: the one that is named, else bin/nomad of the checkout, else the one in
+// the user's cache.
 func program(t testing.TB) string {
 	t.Helper()
+	if os.Geteuid() != 0 {
+		lacking(t, errors.New("a Nomad agent needs root: run the tests as root"))
+	}
 	if p := os.Getenv(programEnv); p != "" {
 		abs, err := filepath.Abs(p)
 		if err == nil && !executable(abs) {
