@@ -22,6 +22,7 @@ type leg struct {
 	from    sdk.Position
 	next    sdk.Position // where the next record of this relay begins
 	skip    sdk.Position // Output has got what is before
+	opened  bool         // the keeper has said so
 	deaf    bool         // it takes no stdin
 	exited  bool         // the exit came on this relay
 	batch   []sdk.Record
@@ -89,18 +90,20 @@ func (l *leg) open(t *talk) error {
 	if err != nil {
 		return err
 	}
+	l.opened = true
 	f.mu.Lock()
 	if !f.opened {
 		f.stdin = ahead{taken: o.StdinTaken, most: o.StdinTaken}
 	}
 	l.deaf = f.follow.Stdin == nil || t.session.dead()
+	before := f.stdin.taken
 	possible := l.deaf || f.stdin.resume(o.StdinTaken)
 	f.mu.Unlock()
 	if !possible {
 		return fmt.Errorf("%w: a keeper that has taken other stdin than was sent", wire.ErrProtocol)
 	}
 	if f.opened {
-		return nil
+		return l.tellTaken(t, before) // the frame that told so may have been lost
 	}
 	return t.hand(func() error {
 		if f.follow.Opened != nil {
@@ -186,13 +189,23 @@ func (l *leg) taken(t *talk, p []byte) error {
 		return fmt.Errorf("%w: stdin is taken of a follower that has none", wire.ErrProtocol)
 	}
 	f.mu.Lock()
+	before := f.stdin.taken
 	possible := f.stdin.take(n)
 	f.changed.Broadcast()
 	f.mu.Unlock()
 	if !possible {
 		return fmt.Errorf("%w: more stdin is taken than was sent", wire.ErrProtocol)
 	}
-	if f.follow.Taken == nil {
+	return l.tellTaken(t, before)
+}
+
+// tellTaken calls Taken if more is taken than before.
+func (l *leg) tellTaken(t *talk, before int64) error {
+	f := l.f
+	f.mu.Lock()
+	n := f.stdin.taken
+	f.mu.Unlock()
+	if n <= before || f.follow.Taken == nil {
 		return nil
 	}
 	return t.hand(func() error { f.follow.Taken(n); return nil })

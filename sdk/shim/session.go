@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 
+	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
 )
 
@@ -139,7 +140,6 @@ func (s *session) call(ctx context.Context, req wire.Request, converse func(*tal
 func (t *talk) run(req wire.Request, converse func(*talk) error, done chan<- error) {
 	stream, err := t.session.mux.OpenStream()
 	if err != nil {
-		t.session.discard(nil)
 		done <- t.judge(err, false)
 		return
 	}
@@ -154,34 +154,33 @@ func (t *talk) run(req wire.Request, converse func(*talk) error, done chan<- err
 	done <- t.judge(err, true)
 }
 
-// judge says what it means that a call ended with err.
+// judge says what it means that a call ended with err: whatever is not the caller's, the contract's or a breach of the protocol comes
+// of the relay.
 func (t *talk) judge(err error, sent bool) error {
 	s := t.session
-	var timeout *yamux.NetError
 	_, own := errors.AsType[callerError](err)
+	_, answer := errors.AsType[*sdk.Error](err)
 	switch {
-	case err == nil || own || t.ctx.Err() != nil:
+	case err == nil || own || answer || t.ctx.Err() != nil:
 		return err
 	case errors.Is(err, wire.ErrProtocol):
 		s.discard(err)
 		return err
-	case errors.As(err, &timeout) && timeout.Timeout():
+	case errors.Is(err, yamux.ErrTimeout):
 		return errSlow
+	case s.mux.IsClosed():
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, yamux.ErrConnectionReset):
-		if !s.mux.IsClosed() { // the stream ended, and not because of the relay
-			err = fmt.Errorf("%w: a call ends in the midst of it", wire.ErrProtocol)
-			s.discard(err)
-			return err
-		}
-	case errors.Is(err, yamux.ErrConnectionWriteTimeout), errors.Is(err, yamux.ErrSessionShutdown), errors.Is(err, yamux.ErrStreamClosed), !sent:
-		s.discard(nil)
-	default:
+		err = fmt.Errorf("%w: a call ends in the midst of it", wire.ErrProtocol)
+		s.discard(err)
 		return err
+	default:
+		s.discard(nil)
 	}
-	if why := s.why(); errors.Is(why, wire.ErrProtocol) {
+	why := s.why()
+	if errors.Is(why, wire.ErrProtocol) {
 		return why
 	}
-	return &cutError{cause: s.why(), sent: sent}
+	return &cutError{cause: why, sent: sent}
 }
 
 // hand has the caller's goroutine run a callback.

@@ -79,8 +79,6 @@ func (w *world) exec(ctx context.Context, _ sdk.ContainerID, argv []string, stdi
 	w.execs++
 	w.argv = argv
 	fail, hello := w.failExec, w.hello
-	w.lines[l] = true
-	w.most = max(w.most, len(w.lines))
 	w.mu.Unlock()
 	defer func() {
 		w.mu.Lock()
@@ -103,6 +101,10 @@ func (w *world) exec(ctx context.Context, _ sdk.ContainerID, argv []string, stdi
 	if hello.State != wire.StateReady && hello.State != wire.StateDead {
 		return nil
 	}
+	w.mu.Lock()
+	w.lines[l] = true
+	w.most = max(w.most, len(w.lines))
+	w.mu.Unlock()
 	return server.Serve(ctx, l, w)
 }
 
@@ -112,6 +114,7 @@ func (w *world) cut() (n int) {
 	defer w.mu.Unlock()
 	for l := range w.lines {
 		l.Close()
+		delete(w.lines, l)
 		n++
 	}
 	return n

@@ -1,0 +1,346 @@
+package shim
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// A follow whose relay is cut at random moments delivers what it would have, exactly, and so does stdin.
+func TestCutRelays(t *testing.T) {
+	cuts := 500
+	if testing.Short() {
+		cuts = 50
+	}
+	for _, c := range []struct {
+		name   string
+		pause  time.Duration // of the reader
+		lag    int           // of acknowledgements, in bytes
+		noAcks bool          // nil Acks
+	}{
+		{"fast", 0, 1, false},
+		{"slow", time.Millisecond, 200_000, false},
+		{"nil acks", 0, 0, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			made := 0
+			for seed := uint64(1); made <= cuts/3; seed++ {
+				made += cutRelays(t, seed, c.pause, c.lag, c.noAcks)
+				if t.Failed() {
+					return
+				}
+			}
+			t.Logf("%d cuts", made)
+		})
+	}
+}
+
+// cutRelays follows one process to its end, and tells how often its relay was cut meanwhile.
+func cutRelays(t *testing.T, seed uint64, pause time.Duration, lag int, noAcks bool) (cuts int) {
+	w := newWorld(t)
+	d := w.driver(t, Options{})
+	const outBytes, inBytes = 5_000_000, 1_500_000
+	in := seeded(seed+1000, inBytes)
+	start(t, d, "p", "both", fmt.Sprint(seed), fmt.Sprint(outBytes))
+
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	progress := make(chan struct{}, 1)
+	note := func() {
+		select {
+		case progress <- struct{}{}:
+		default:
+		}
+	}
+	r := rand.New(rand.NewPCG(seed, uint64(pause)))
+	done := make(chan struct{})
+	var cutter sync.WaitGroup
+	cutter.Go(func() {
+		for {
+			select {
+			case <-progress:
+			case <-done:
+				return
+			}
+			time.Sleep(time.Duration(r.IntN(500)) * time.Microsecond)
+			cuts += w.cut()
+		}
+	})
+	acks := make(chan sdk.Position)
+	l := &listener{t: t, slow: func() { note(); time.Sleep(pause) }}
+	f := l.follow()
+	var acking sync.WaitGroup
+	latest := make(chan sdk.Position, 1)
+	if !noAcks {
+		f.Acks = acks
+		output, exit := f.Output, f.Exit
+		tell := func(p sdk.Position) {
+			select {
+			case <-latest:
+			default:
+			}
+			latest <- p
+		}
+		f.Output = func(records []sdk.Record) error {
+			err := output(records)
+			if l.next > sdk.Position(lag) {
+				tell(l.next - sdk.Position(lag))
+			}
+			return err
+		}
+		f.Exit = func(e sdk.Exit) error { tell(l.next); return exit(e) }
+		acking.Go(func() {
+			for {
+				select {
+				case p := <-latest:
+					select {
+					case acks <- p:
+					case <-done:
+						return
+					}
+				case <-done:
+					return
+				}
+			}
+		})
+	}
+	f.Stdin = &slowReader{r: bytes.NewReader(in), pause: pause / 4}
+	err := d.FollowProcess(ctx, box, "p", 0, f)
+	close(done)
+	cutter.Wait()
+	acking.Wait()
+	if err != nil {
+		t.Fatalf("after %d cuts, %d bytes: %v", cuts, l.next, err)
+	}
+	if !bytes.Equal(l.err.Bytes(), seeded(seed, outBytes)) {
+		t.Errorf("stderr differs, %d bytes", l.err.Len())
+	}
+	if !bytes.Equal(l.out.Bytes(), in) {
+		t.Errorf("the echo differs, %d bytes", l.out.Len())
+	}
+	if got := w.processes["p"].stdin.Bytes(); !bytes.Equal(got, in) {
+		t.Errorf("stdin differs, %d bytes", len(got))
+	}
+	if l.opened != 1 || len(l.exits) != 1 || l.taken != inBytes {
+		t.Errorf("opened %d times, %d exits, %d taken", l.opened, len(l.exits), l.taken)
+	}
+	return cuts
+}
+
+type slowReader struct {
+	r     io.Reader
+	pause time.Duration
+}
+
+func (s *slowReader) Read(p []byte) (int, error) {
+	time.Sleep(s.pause)
+	return s.r.Read(p)
+}
+
+// A start is sent again after a cut, and takes effect once; a signal is not.
+func TestCutCalls(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(t, Options{})
+	stop := make(chan struct{})
+	var cutter sync.WaitGroup
+	cutter.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(300 * time.Microsecond):
+				w.cut()
+			}
+		}
+	})
+	for i := range 200 {
+		id := sdk.ProcessID(fmt.Sprint("p", i))
+		err := d.StartProcess(t.Context(), box, sdk.ProcessSpec{ID: id, Token: "token", Path: "true"})
+		if err != nil && !errors.Is(err, sdk.Unavailable) {
+			t.Error(err)
+		}
+		if _, err := d.ListProcesses(t.Context(), box); err != nil && !errors.Is(err, sdk.Unavailable) {
+			t.Error(err)
+		}
+		w.mu.Lock()
+		if err == nil && w.processes[id] == nil {
+			t.Errorf("%s was started and is not there", id)
+		}
+		before := len(w.signals)
+		w.mu.Unlock()
+		if err != nil {
+			continue
+		}
+		err = d.SignalProcess(t.Context(), box, id, sdk.USR1)
+		if err != nil && !errors.Is(err, sdk.Unavailable) {
+			t.Error(err)
+		}
+		w.mu.Lock()
+		if sent := len(w.signals) - before; sent > 1 || err == nil && sent != 1 {
+			t.Errorf("the signal was sent %d times: %v", sent, err)
+		}
+		w.mu.Unlock()
+	}
+	close(stop)
+	cutter.Wait()
+}
+
+// Relays that bring nothing are not tried for ever, one that does not open not twice.
+func TestGivesUp(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(t, Options{})
+	start(t, d, "s", "sleep")
+	d.Forget(box)
+	var cutter sync.WaitGroup
+	stop := make(chan struct{})
+	cutter.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(2 * time.Millisecond):
+				w.cut()
+			}
+		}
+	})
+	before := w.count()
+	err := d.FollowProcess(t.Context(), box, "s", 0, sdk.Follow{})
+	close(stop)
+	cutter.Wait()
+	if !errors.Is(err, sdk.Unavailable) {
+		t.Error(err)
+	}
+	if n := w.count() - before; n > 2*vainRelays {
+		t.Errorf("%d relays", n)
+	}
+
+	w.failExec = nil
+	err = d.FollowProcess(t.Context(), box, "s", 0, sdk.Follow{Opened: func(sdk.Opened) error {
+		w.mu.Lock()
+		w.failExec = errors.New("no more")
+		w.mu.Unlock()
+		w.cut()
+		return nil
+	}})
+	if !errors.Is(err, sdk.Unavailable) {
+		t.Error(err)
+	}
+}
+
+// While a follower's relay is cut another takes over: the older one does not take it back.
+func TestSupersededWhileCut(t *testing.T) {
+	w := newWorld(t)
+	older, newer := w.driver(t, Options{}), w.driver(t, Options{})
+	start(t, older, "s", "sleep")
+	ctx, cancel := context.WithCancel(t.Context())
+	opened, done := make(chan struct{}), make(chan error, 1)
+	err := older.FollowProcess(t.Context(), box, "s", 0, sdk.Follow{Opened: func(sdk.Opened) error {
+		w.cut()
+		go func() {
+			done <- newer.FollowProcess(ctx, box, "s", 0, sdk.Follow{Opened: func(sdk.Opened) error { close(opened); return nil }})
+		}()
+		<-opened
+		return nil
+	}})
+	if !errors.Is(err, sdk.ReasonSuperseded) {
+		t.Error(err)
+	}
+	cancel()
+	if err := <-done; err != context.Canceled {
+		t.Error(err)
+	}
+}
+
+// TestModel has a process write, a reader acknowledge and relays break in any order. What is delivered is what was written, and no
+// acknowledged byte is asked for again.
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		w := newWorld(t)
+		d := w.driver(t, Options{})
+		start(t, d, "p", "sleep")
+		journal := w.processes["p"].journal
+		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		defer cancel()
+
+		var mu sync.Mutex
+		arrived := sync.NewCond(&mu)
+		acks := make(chan sdk.Position)
+		l := &listener{t: t}
+		f := l.follow()
+		output := f.Output
+		f.Output = func(r []sdk.Record) error {
+			mu.Lock()
+			defer mu.Unlock()
+			defer arrived.Broadcast()
+			return output(r)
+		}
+		f.Acks = acks
+		done := make(chan error, 1)
+		go func() { done <- d.FollowProcess(ctx, box, "p", 0, f) }()
+		var written []byte
+		acked := sdk.Position(0)
+		await := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for int(l.next) < len(written) && ctx.Err() == nil {
+				arrived.Wait()
+			}
+		}
+		defer context.AfterFunc(ctx, arrived.Broadcast)()
+		for range rapid.IntRange(1, 25).Draw(rt, "steps") {
+			switch rapid.SampledFrom([]string{"write", "write", "cut", "ack", "await"}).Draw(rt, "step") {
+			case "write":
+				p := seeded(uint64(len(written)), rapid.IntRange(1, 150_000).Draw(rt, "size"))
+				written = append(written, p...)
+				if _, err := journal.Write(ctx, sdk.Stdout, p); err != nil {
+					rt.Fatal(err)
+				}
+			case "cut":
+				w.cut()
+				if rapid.Bool().Draw(rt, "then await") {
+					await()
+				}
+			case "ack":
+				mu.Lock()
+				to := l.next
+				mu.Unlock()
+				if to > acked {
+					acked = sdk.Position(rapid.Int64Range(int64(acked), int64(to)).Draw(rt, "to"))
+				}
+				select {
+				case acks <- acked:
+				case err := <-done:
+					rt.Fatal("it ended: ", err)
+				}
+			case "await":
+				await()
+			}
+		}
+		await()
+		journal.Exit(sdk.Exit{Reason: sdk.ExitExited})
+		select {
+		case acks <- sdk.Position(len(written)):
+		case err := <-done:
+			done <- err
+		}
+		if err := <-done; err != nil && !errors.Is(err, sdk.Unavailable) { // after three cuts in a row
+			rt.Fatal(err)
+		} else if err != nil {
+			rt.Skip("cut too often")
+		}
+		if !bytes.Equal(l.out.Bytes(), written) || l.opened != 1 || len(l.exits) != 1 {
+			rt.Fatalf("%d of %d bytes, opened %d times, %d exits", l.out.Len(), len(written), l.opened, len(l.exits))
+		}
+	})
+}
