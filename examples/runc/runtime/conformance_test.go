@@ -1,0 +1,21 @@
+//go:build linux
+
+package runtime
+
+import (
+	"testing"
+
+	"github.com/slipway-run/slipway/conformance"
+)
+
+// TestConformance holds the plugin to the contract, with both ways to start a keeper.
+func TestConformance(t *testing.T) {
+	needs(t)
+	shim := buildShim(t)
+	for _, keeper := range []string{"serve", "init"} {
+		t.Run(keeper, func(t *testing.T) {
+			rt := newRuntime(t, Config{Shim: shim, Keeper: keeper})
+			conformance.Run(t, conformance.InProcess(rt, "here"), conformance.Options{Short: true})
+		})
+	}
+}

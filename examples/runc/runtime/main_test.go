@@ -1,0 +1,102 @@
+//go:build linux
+
+package runtime
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// needs skips where containers cannot be made, but not in CI, where that would hide everything.
+func needs(t *testing.T) {
+	t.Helper()
+	lack := t.Skipf
+	if os.Getenv("CI") == "true" {
+		lack = t.Fatalf
+	}
+	if os.Geteuid() != 0 {
+		lack("making containers needs root")
+	}
+	for _, program := range []string{"runc", "busybox", "go"} {
+		if _, err := exec.LookPath(program); err != nil {
+			lack("%v (install Debian's runc and busybox-static)", err)
+		}
+	}
+}
+
+// buildShim builds the program for containers.
+func buildShim(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "slipway-shim")
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "github.com/slipway-run/slipway/sdk/shim/cmd")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return path
+}
+
+// newRuntime makes a runtime with one worker "here", in a directory that is removed at the end together with all that is in it.
+func newRuntime(t *testing.T, c Config) *Runtime {
+	t.Helper()
+	if c.State == "" {
+		dir, err := os.MkdirTemp("", "runc")
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.State = dir
+		t.Cleanup(func() { removeState(t, dir) })
+	}
+	rt, err := New(map[string]Config{"here": c}, Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		destroyAll(t, rt.workers["here"])
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return rt
+}
+
+func destroyAll(t *testing.T, w *worker) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var containers []sdk.ContainerID
+	err := w.ListContainers(ctx, sdk.Filter{}, func(c sdk.ContainerInfo) error { containers = append(containers, c.ID); return nil })
+	if err != nil {
+		t.Error(err)
+	}
+	for _, id := range containers {
+		if err := w.DestroyContainer(ctx, id); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// removeState removes a worker's directory, unless a container is left in it.
+func removeState(t *testing.T, dir string) {
+	t.Helper()
+	for _, sub := range []string{"containers", "engine/bundles", "engine/runc", "trash", "drafts"} {
+		if left, err := os.ReadDir(filepath.Join(dir, sub)); err != nil || len(left) > 0 {
+			t.Errorf("%s: left %v, error %v; not removing %s", sub, left, err, dir)
+			return
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Error(err)
+	}
+}

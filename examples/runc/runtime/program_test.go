@@ -1,0 +1,49 @@
+//go:build linux
+
+package runtime
+
+import (
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/slipway-run/slipway/conformance"
+	"github.com/slipway-run/slipway/host/launch"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// TestProgram runs the plugin as a host does, and kills it: containers and processes must not notice.
+func TestProgram(t *testing.T) {
+	needs(t)
+	dir, err := os.MkdirTemp("", "runc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		removeState(t, filepath.Join(dir, "state"))
+		for _, program := range []string{"slipway-runc", "slipway-shim", "."} {
+			if err := os.Remove(filepath.Join(dir, program)); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	program := filepath.Join(dir, "slipway-runc")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/slipway-run/slipway/examples/runc").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	if err := os.Rename(buildShim(t), filepath.Join(dir, "slipway-shim")); err != nil { // where the plugin looks by itself
+		t.Fatal(err)
+	}
+	target := conformance.Command(conformance.Program{
+		Path:    program,
+		Plugin:  sdk.Block{Name: "runc"},
+		Workers: []sdk.Block{{Name: "here", Values: json.RawMessage(fmt.Sprintf(`{"state":%q}`, filepath.Join(dir, "state")))}},
+		Env:     map[string]string{"PATH": os.Getenv("PATH")},
+		Launch:  launch.Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))},
+	})
+	conformance.Run(t, target, conformance.Options{Short: true, Profiles: []conformance.Profile{conformance.Recovery, conformance.Streaming}})
+}

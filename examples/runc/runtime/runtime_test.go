@@ -1,0 +1,346 @@
+//go:build linux
+
+package runtime
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// bench is a worker and short ways to use it.
+type bench struct {
+	t *testing.T
+	w *worker
+	n int
+}
+
+func newBench(t *testing.T, c Config) *bench {
+	t.Helper()
+	return &bench{t: t, w: newRuntime(t, c).workers["here"]}
+}
+
+func (b *bench) create(id string, change func(*sdk.ContainerSpec)) sdk.ContainerSpec {
+	b.t.Helper()
+	spec := sdk.ContainerSpec{ID: sdk.ContainerID(id), Token: sdk.NewToken()}
+	if change != nil {
+		change(&spec)
+	}
+	if err := b.w.CreateContainer(b.t.Context(), spec, nil); err != nil {
+		b.t.Fatal(err)
+	}
+	return spec
+}
+
+// start starts a script, under an id of its own.
+func (b *bench) start(container, script string, change func(*sdk.ProcessSpec)) sdk.ProcessID {
+	b.t.Helper()
+	b.n++
+	spec := sdk.ProcessSpec{ID: sdk.ProcessID("p" + strings.Repeat("x", b.n)), Token: sdk.NewToken(), Path: "sh", Args: []string{"-c", script}}
+	if change != nil {
+		change(&spec)
+	}
+	if err := b.w.StartProcess(b.t.Context(), sdk.ContainerID(container), spec); err != nil {
+		b.t.Fatal(err)
+	}
+	return spec.ID
+}
+
+// run runs a script to its exit.
+func (b *bench) run(container, script string, change func(*sdk.ProcessSpec)) (string, sdk.Exit) {
+	b.t.Helper()
+	return b.follow(container, b.start(container, script, change))
+}
+
+func (b *bench) follow(container string, id sdk.ProcessID) (string, sdk.Exit) {
+	b.t.Helper()
+	var out bytes.Buffer
+	var exit sdk.Exit
+	err := b.w.FollowProcess(b.t.Context(), sdk.ContainerID(container), id, 0, sdk.Follow{
+		Output: func(records []sdk.Record) error {
+			for _, r := range records {
+				out.Write(r.Data)
+			}
+			return nil
+		},
+		Exit: func(e sdk.Exit) error { exit = e; return nil },
+	})
+	if err != nil {
+		b.t.Fatalf("%v; so far it wrote %q", err, out.String())
+	}
+	return out.String(), exit
+}
+
+func (b *bench) volume(id string, seal bool, files map[string]string) sdk.VolumeID {
+	b.t.Helper()
+	ctx, v := b.t.Context(), sdk.VolumeID(id)
+	var archive bytes.Buffer
+	tw := tar.NewWriter(&archive)
+	for name, text := range files {
+		h := &tar.Header{Name: name, Mode: 0o755, Size: int64(len(text)), Typeflag: tar.TypeReg}
+		if err := errors.Join(tw.WriteHeader(h), func() error { _, err := tw.Write([]byte(text)); return err }()); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+	err := errors.Join(tw.Close(), b.w.CreateVolume(ctx, sdk.VolumeSpec{ID: v, Token: sdk.NewToken()}), b.w.StreamIn(ctx, v, sdk.StreamIn{}, &archive))
+	if seal {
+		err = errors.Join(err, b.w.SealVolume(ctx, v))
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return v
+}
+
+func TestWorker(t *testing.T) {
+	needs(t)
+	shim := buildShim(t)
+	b := newBench(t, Config{Shim: shim})
+	busybox, err := os.ReadFile("/bin/busybox")
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	t.Run("status", func(t *testing.T) {
+		s, err := b.w.Status(t.Context())
+		if err != nil || s.Health != sdk.Healthy || s.Used.Containers != 0 || s.Capacity.MemoryBytes == 0 || s.ContainerIncarnation == "" {
+			t.Errorf("got %+v, %v", s, err)
+		}
+		for _, f := range []sdk.Feature{sdk.FeatureTTY, sdk.FeatureTTYResize, sdk.FeatureUsers, sdk.FeatureExitOOM, sdk.FeatureLimitsMemory, sdk.FeatureFileRead} {
+			if !s.Has(f) {
+				t.Errorf("the status lacks %q: %q", f, s.Features)
+			}
+		}
+	})
+	t.Run("image", func(t *testing.T) {
+		b := &bench{t: t, w: b.w}
+		image := b.volume("image", true, map[string]string{"rootfs/bin/busybox": string(busybox), "rootfs/bin/sh": string(busybox), "rootfs/mark": "as it was"})
+		for _, id := range []string{"i1", "i2"} {
+			b.create(id, func(s *sdk.ContainerSpec) { s.Image.Volume = image })
+			if got, _ := b.run(id, "busybox cat /mark; echo ', changed' >> /mark", nil); got != "as it was" {
+				t.Errorf("container %s of the image reads %q", id, got)
+			}
+		}
+	})
+	t.Run("out of memory", func(t *testing.T) {
+		b := &bench{t: t, w: b.w}
+		b.create("m", func(s *sdk.ContainerSpec) { s.Limits.MemoryBytes = 32 << 20 })
+		_, exit := b.run("m", "exec tail -c 200m /dev/zero", nil)
+		if exit.Reason != sdk.ExitOOM || exit.Code != 137 {
+			t.Errorf("got %+v", exit)
+		}
+		if got, _ := b.run("m", "echo fine", nil); got != "fine\n" {
+			t.Errorf("afterwards: %q", got)
+		}
+	})
+	t.Run("limits and what the shim needs", func(t *testing.T) {
+		b := &bench{t: t, w: b.w}
+		b.create("n", func(s *sdk.ContainerSpec) { s.Limits = sdk.Resources{PIDs: 100, MemoryBytes: 64 << 20, CPUMillis: 250} })
+		got, _ := b.run("n", "cd /sys/fs/cgroup; cat pids/pids.max memory/memory.limit_in_bytes cpu/cpu.cfs_quota_us pids.max memory.max cpu.max 2>/dev/null", nil)
+		if want := "132\n100663296\n25000"; !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	})
+	t.Run("hermetic", func(t *testing.T) {
+		b := &bench{t: t, w: b.w}
+		b.create("h", func(s *sdk.ContainerSpec) { s.Hermetic = true })
+		b.create("o", nil)
+		host, err := os.Readlink("/proc/self/ns/net")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for id, same := range map[string]bool{"h": false, "o": true} {
+			if got, _ := b.run(id, "readlink /proc/self/ns/net", nil); (strings.TrimSpace(got) == host) != same {
+				t.Errorf("container %q is in %q, the machine in %q", id, got, host)
+			}
+		}
+	})
+	t.Run("users and terminals", func(t *testing.T) {
+		b := &bench{t: t, w: b.w}
+		b.create("u", nil)
+		if got, _ := b.run("u", "id -u; id -g; tty", func(s *sdk.ProcessSpec) { s.User, s.TTY = "nobody", &sdk.TTY{} }); !strings.HasPrefix(got, "65534\r\n65534\r\n/dev/pts/") {
+			t.Errorf("got %q", got)
+		}
+	})
+	t.Run("gone", func(t *testing.T) {
+		b := &bench{t: t, w: b.w}
+		b.create("g", nil)
+		p := b.start("g", "sleep 3600", nil)
+		if err := b.w.engine.Kill(t.Context(), "g", syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		err := b.w.FollowProcess(t.Context(), "g", p, 0, sdk.Follow{})
+		if !errors.Is(err, sdk.ReasonRecordLost) {
+			t.Errorf("following in it: %v", err)
+		}
+		spec := sdk.ProcessSpec{ID: "late", Token: sdk.NewToken(), Path: "true"}
+		if err := b.w.StartProcess(t.Context(), "g", spec); !errors.Is(err, sdk.ReasonDead) {
+			t.Errorf("starting in it: %v", err)
+		}
+		var got sdk.ContainerInfo
+		err = b.w.ListContainers(t.Context(), sdk.Filter{ID: "g"}, func(i sdk.ContainerInfo) error { got = i; return nil })
+		if err != nil || got.State != sdk.ContainerGone || got.Reason == "" {
+			t.Errorf("listed as %+v, %v", got, err)
+		}
+	})
+	t.Run("not everywhere can be mounted", func(t *testing.T) {
+		v := (&bench{t: t, w: b.w}).volume("anywhere", false, nil)
+		for _, path := range []string{"/slipway", "/slipway/shim/x", "/proc", "/dev/shm"} {
+			err := b.w.CreateContainer(t.Context(), sdk.ContainerSpec{ID: "x", Token: sdk.NewToken(), Mounts: []sdk.Mount{{Volume: v, Path: path}}}, nil)
+			if !errors.Is(err, sdk.Invalid) || !errors.Is(err, sdk.ReasonPath) {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	})
+}
+
+// TestRestart finds everything again by another runtime on the same directory, also a creation that was cut off.
+func TestRestart(t *testing.T) {
+	needs(t)
+	shim := buildShim(t)
+	b := newBench(t, Config{Shim: shim})
+	v := b.volume("v", true, map[string]string{"file": "content"})
+	spec := b.create("c", func(s *sdk.ContainerSpec) {
+		s.Labels = map[string]string{"a": "b"}
+		s.Mounts = []sdk.Mount{{Volume: v, Path: "/v", ReadOnly: true}}
+	})
+	p := b.start("c", "read line; cat /v/file; exit 3", func(s *sdk.ProcessSpec) { s.Stdin = true })
+
+	cut := sdk.ContainerSpec{ID: "cut", Token: sdk.NewToken()}
+	ctx, cancel := context.WithCancel(t.Context())
+	err := b.w.CreateContainer(ctx, cut, func(p sdk.Progress) {
+		if p.Phase == "starting" { // as a kill of the plugin here would leave it
+			state := b.w.containers.path("cut")
+			kept := filepath.Join(b.w.config.State, "kept")
+			if err := copyTree(t.Context(), state, kept); err != nil {
+				t.Error(err)
+			}
+			cancel()
+		}
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Fatalf("a cancelled creation: %v", err)
+	}
+	if err := os.Rename(filepath.Join(b.w.config.State, "kept"), b.w.containers.path("cut")); err != nil {
+		t.Fatal(err)
+	}
+
+	again := &bench{t: t, w: newRuntime(t, b.w.config).workers["here"], n: b.n}
+	states := map[sdk.ContainerID]sdk.ContainerInfo{}
+	if err := again.w.ListContainers(t.Context(), sdk.Filter{}, func(i sdk.ContainerInfo) error { states[i.ID] = i; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if c := states["c"]; c.State != sdk.ContainerReady || c.Token != spec.Token || c.Labels["a"] != "b" || states["cut"].State != sdk.ContainerCreating {
+		t.Errorf("listed are %+v", states)
+	}
+	if err := again.w.CreateContainer(t.Context(), spec, nil); err != nil {
+		t.Errorf("making it again: %v", err)
+	}
+	if err := again.w.CreateContainer(t.Context(), cut, nil); err != nil {
+		t.Errorf("completing the other: %v", err)
+	}
+	if got, _ := again.run("cut", "echo whole", nil); got != "whole\n" {
+		t.Errorf("the completed one writes %q", got)
+	}
+	var out bytes.Buffer
+	var exit sdk.Exit
+	err = again.w.FollowProcess(t.Context(), "c", p, 0, sdk.Follow{
+		Stdin:  strings.NewReader("go\n"),
+		Output: func(r []sdk.Record) error { out.Write(r[0].Data); return nil },
+		Exit:   func(e sdk.Exit) error { exit = e; return nil },
+	})
+	if err != nil || out.String() != "content" || exit.Code != 3 {
+		t.Errorf("the process from before: %q, %+v, %v", out.String(), exit, err)
+	}
+	first, err1 := b.w.Status(t.Context())
+	second, err2 := again.w.Status(t.Context())
+	if err1 != nil || err2 != nil || first.VolumeIncarnation != second.VolumeIncarnation || first.ContainerIncarnation != second.ContainerIncarnation {
+		t.Errorf("incarnations %+v and %+v, errors %v and %v", first, second, err1, err2)
+	}
+}
+
+// TestCopyTree compares a copy of all kinds of files with what it was made from.
+func TestCopyTree(t *testing.T) {
+	if os.Geteuid() != 0 {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("owners and devices need root")
+		}
+		t.Skip("owners and devices need root")
+	}
+	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
+	in := func(name string) string { return filepath.Join(from, name) }
+	sparse := func() error {
+		f, err := os.Create(in("sparse"))
+		if err != nil {
+			return err
+		}
+		_, err = f.WriteAt([]byte("end"), 64<<20)
+		return errors.Join(err, f.Close())
+	}
+	old := []unix.Timespec{{Sec: 1}, {Sec: 1_000_000_000, Nsec: 123456789}}
+	for _, err := range []error{
+		os.MkdirAll(in("dir/empty"), 0o755),
+		os.WriteFile(in("dir/file"), []byte("content"), 0o640),
+		os.Link(in("dir/file"), in("linked")),
+		os.Symlink("/etc/passwd", in("out")),
+		unix.Mkfifo(in("pipe"), 0o600),
+		unix.Mknod(in("null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))),
+		sparse(),
+		os.WriteFile(in("setuid"), nil, 0o600),
+		os.Lchown(in("out"), 7, 8),
+		os.Chown(in("setuid"), 1000, 1001),
+		unix.Chmod(in("setuid"), 0o4755),
+		unix.Setxattr(in("dir/file"), "user.mark", []byte("x"), 0),
+		unix.Chmod(in("dir"), 0o1777),
+		unix.UtimesNanoAt(unix.AT_FDCWD, in("dir/file"), old, 0),
+		unix.UtimesNanoAt(unix.AT_FDCWD, in("dir"), old, 0),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := copyTree(t.Context(), from, to); err != nil {
+		t.Fatal(err)
+	}
+	same := func(path string) {
+		var a, b unix.Stat_t
+		if err := errors.Join(unix.Lstat(filepath.Join(from, path), &a), unix.Lstat(filepath.Join(to, path), &b)); err != nil {
+			t.Errorf("%s: %v", path, err)
+			return
+		}
+		if a.Mode != b.Mode || a.Uid != b.Uid || a.Gid != b.Gid || a.Mtim != b.Mtim || a.Rdev != b.Rdev || a.Nlink != b.Nlink ||
+			a.Mode&unix.S_IFMT == unix.S_IFREG && a.Size != b.Size {
+			t.Errorf("%s: %+v became %+v", path, a, b)
+		}
+		if path == "sparse" && b.Blocks*512 > 1<<20 {
+			t.Errorf("the holes take %d bytes", b.Blocks*512)
+		}
+	}
+	n := 0
+	err := filepath.WalkDir(from, func(path string, _ fs.DirEntry, err error) error {
+		n++
+		same(strings.TrimPrefix(path, from))
+		return err
+	})
+	if err != nil || n != 10 {
+		t.Errorf("%d files, %v", n, err)
+	}
+	value := make([]byte, 8)
+	if size, err := unix.Getxattr(filepath.Join(to, "linked"), "user.mark", value); err != nil || string(value[:size]) != "x" {
+		t.Errorf("the attribute is %q, %v", value[:max(size, 0)], err)
+	}
+	if text, err := os.ReadFile(filepath.Join(to, "dir/file")); string(text) != "content" {
+		t.Errorf("the content is %q, %v", text, err)
+	}
+}
