@@ -26,8 +26,8 @@ const (
 
 // Options are what an agent may have otherwise. The zero value is usable.
 type Options struct {
-	// ChrootEnv maps paths of this machine to paths in the chroot of exec tasks. Nil means a static busybox with its applets in /bin, and root
-	// and nobody in /etc. Nomad makes hard links where it can, so that a task's root may change what is named here.
+	// ChrootEnv maps paths of this machine to paths in the chroot of exec tasks. Nil means what BusyboxRoot gives: a static busybox with its applets
+	// in /bin, and root and nobody in /etc. Nomad makes hard links where it can, so that a task's root may change what is named here.
 	ChrootEnv map[string]string
 
 	MaxConnsPerClient int           // HTTP connections that one address may hold; 0: no limit (without this package it would be 100)
@@ -74,7 +74,7 @@ func Start(t testing.TB, o Options) *Agent {
 	}
 	t.Cleanup(func() { a.cleanUp(t) })
 	if o.ChrootEnv == nil {
-		if o.ChrootEnv, err = busyboxRoot(filepath.Join(a.dir, "root")); err != nil {
+		if o.ChrootEnv, err = BusyboxRoot(filepath.Join(a.dir, "root")); err != nil {
 			lacking(t, err)
 		}
 	}
@@ -212,6 +212,11 @@ func (a *Agent) Address() string { return fmt.Sprintf("http://127.0.0.1:%d", a.p
 
 // Dir returns the directory that everything of the agent is below; data/alloc in it holds the allocations.
 func (a *Agent) Dir() string { return a.dir }
+
+// TaskDir returns where this machine has the directory of a task of alloc: of an Exec task it is the root, of a RawExec task the working directory.
+func (a *Agent) TaskDir(alloc *api.Allocation, task string) string {
+	return filepath.Join(a.dir, "data", "alloc", alloc.ID, task)
+}
 
 // NodeID returns the id of the agent's one node, which a restart does not change.
 func (a *Agent) NodeID() string { return a.node }

@@ -101,7 +101,7 @@ func TestOptions(t *testing.T) {
 func TestChrootEnv(t *testing.T) {
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "root")
-	chroot, err := busyboxRoot(root)
+	chroot, err := BusyboxRoot(root)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,6 +123,12 @@ func TestChrootEnv(t *testing.T) {
 	code, err := a.Exec(ctx, alloc, TaskName, []string{"/bin/sh", "-c", "cat /srv/that; ls /usr"}, nil, &out, nil)
 	if err != nil || code == 0 || out.String() != "this\n" {
 		t.Errorf("code %d, error %v, output %q; want the file, and no /usr", code, err, &out)
+	}
+	if code, err := a.Exec(ctx, alloc, TaskName, []string{"/bin/touch", "/here"}, nil, nil, nil); err != nil || code != 0 {
+		t.Fatalf("code %d, error %v", code, err)
+	}
+	if _, err := os.Stat(filepath.Join(a.TaskDir(alloc, TaskName), "here")); err != nil {
+		t.Error(err)
 	}
 }
 

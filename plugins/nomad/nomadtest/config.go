@@ -90,6 +90,7 @@ func (a *Agent) configure(o Options) error {
 		"consul":    object{"auto_advertise": false, "client_auto_join": false, "server_auto_join": false},
 		"limits":    object{"http_max_conns_per_client": o.MaxConnsPerClient},
 
+		"log_level":                   "INFO",
 		"leave_on_interrupt":          false,
 		"leave_on_terminate":          false,
 		"disable_update_check":        true,
@@ -105,9 +106,10 @@ func (a *Agent) configure(o Options) error {
 	return os.WriteFile(filepath.Join(a.dir, "more.hcl"), []byte(o.HCL), 0o600)
 }
 
-// busyboxRoot makes a tree with a static busybox below dir, and the map that puts it into a chroot. It is a copy of this machine's: Nomad links
-// what it is given into the task's directory, where the task's root could change it.
-func busyboxRoot(dir string) (map[string]string, error) {
+// BusyboxRoot makes a tree with a static busybox and its applets below dir, which need not exist, and returns the map that puts it into a chroot: what
+// Options.ChrootEnv is without a choice, and something to add files to. It is a copy of this machine's busybox, as Nomad makes hard links to what it is
+// given, and the task's root could change that. dir is the caller's to remove, after the agent has ended.
+func BusyboxRoot(dir string) (map[string]string, error) {
 	const advice = "install Debian's busybox-static (make deps does)"
 	from, err := exec.LookPath("busybox")
 	if err != nil {
