@@ -136,6 +136,12 @@ func TestOpenSegmentsTrustsNothing(t *testing.T) {
 			}
 			f[names[0]] = &fstest.MapFile{Data: b}
 		}, want: []span{{0, 12_000, false}}},
+		"a record too long": {change: func(f fstest.MapFS) {
+			b := f[names[0]].Data[:7*record] // the last one goes on into the second
+			b = header{position: 3500, stream: sdk.Stderr, at: time.Now(), length: 700}.append(slices.Clone(b))
+			b = append(append(b, pattern(3500, 4000)...), make([]byte, 200)...)
+			f[names[0]] = &fstest.MapFile{Data: b}
+		}, want: []span{{0, 12_000, false}}},
 		"names": {change: func(f fstest.MapFS) {
 			for _, n := range []string{"x.seg", "0.seg", "00000000000003E8.seg", "ffffffffffffffff.seg", "-000000000000001.seg", "00000000000003e8", "7fffffffffffffff.seg"} {
 				f[n] = &fstest.MapFile{Data: f[names[1]].Data}

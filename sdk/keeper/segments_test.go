@@ -107,6 +107,50 @@ func TestSegmentsDropTheOldestFromMemory(t *testing.T) {
 	}
 }
 
+// What comes from memory to a disk that is well again is not what makes room.
+func TestSegmentsEvictOnlyTheOldest(t *testing.T) {
+	s := NewSegments(filepath.Join(t.TempDir(), "journal"), sdk.ProcessSpec{})
+	defer s.Seal()
+	now := time.Now()
+	if n := s.Append(sdk.Stdout, now, pattern(0, 100)); n != 100 {
+		t.Fatalf("appended %d", n)
+	}
+	_ = s.file.Close()
+	if n := s.Append(sdk.Stderr, now, pattern(100, 200)); n != 100 || s.tail == nil {
+		t.Fatalf("appended %d", n)
+	}
+	if !s.Evict() {
+		t.Fatal("nothing made room")
+	}
+	if left := spans(t, s.fsys, 0, true); len(left) != 1 || left[0] != (span{100, 200, false}) || s.tail != nil {
+		t.Errorf("left is %v", left)
+	}
+}
+
+// Dropping what was read frees its room at once: a file takes room as long as it is open.
+func TestSegmentsAreOpenOnlyWhileRead(t *testing.T) {
+	s := NewSegments(filepath.Join(t.TempDir(), "journal"), sdk.ProcessSpec{Spill: 1})
+	defer s.Seal()
+	for at := sdk.Position(0); at < 8000; at += 4000 {
+		if n := s.Append(sdk.Stdout, time.Now().Add(time.Duration(at)*time.Second), pattern(at, at+4000)); n != 4000 {
+			t.Fatalf("appended %d", n)
+		}
+	}
+	s.Append(sdk.Stderr, time.Now(), pattern(8000, 8001))
+	r := s.Reader().(*segmentReader)
+	defer r.Close()
+	for at := sdk.Position(0); at < 8001; {
+		records, err := r.Read(at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at = records[len(records)-1].End()
+		if newest := at > s.segments[len(s.segments)-1]; newest == (r.at == nil) {
+			t.Errorf("at %d of segments from %v: open is %v", at, s.segments, r.at != nil)
+		}
+	}
+}
+
 // busy is a file system that lacks something for a moment.
 type busy struct {
 	fs.FS
