@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"syscall"
 	"time"
 )
 
@@ -67,9 +66,8 @@ func (e *Engine) run(ctx context.Context, id, bundle string) error {
 	defer output.Close()
 	log := filepath.Join(bundle, "create.log")
 	cmd := exec.CommandContext(ctx, e.runc, "--root", e.runcRoot(), "--log", log, "--log-format", "json", "run", "--detach", "--bundle", bundle, id)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stdout, cmd.Stderr = output, output
-	err = cmd.Run()
+	err = runBound(cmd)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -105,9 +106,8 @@ func (r *RuncError) Unwrap() error { return r.Err }
 func (e *Engine) call(ctx context.Context, id, op string, args ...string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, e.runc, append([]string{"--root", e.runcRoot(), "--log-format", "json", op}, args...)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
+	err := runBound(cmd)
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -115,6 +115,14 @@ func (e *Engine) call(ctx context.Context, id, op string, args ...string) ([]byt
 		return nil, &RuncError{Op: op, Container: id, Message: lastMessage(&stderr), Err: err}
 	}
 	return stdout.Bytes(), nil
+}
+
+// runBound runs a command that is killed when this process is, so that whoever comes after it finds nobody at work on a container.
+func runBound(cmd *exec.Cmd) error {
+	runtime.LockOSThread() // the kernel sends the signal when the thread ends that has started the command
+	defer runtime.UnlockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return cmd.Run()
 }
 
 // lastMessage takes what runc says last out of its log.

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/volumetar"
@@ -42,13 +45,35 @@ func (w *worker) stillThere(id sdk.VolumeID, err error) error {
 	return err
 }
 
+// lockFiles keeps a volume's files from being sealed or written by an archive, unix.LOCK_SH for archives and LOCK_EX for sealing. It does not
+// hold destroying back.
+func (w *worker) lockFiles(ctx context.Context, id sdk.VolumeID, how int) (unlock func(), err error) {
+	dir, err := os.Open(w.data(id))
+	if err != nil {
+		return nil, w.missing(err, sdk.KindVolume, string(id))
+	}
+	if err := flock(ctx, dir, how); err != nil {
+		return nil, w.broken(err, "volume", string(id))
+	}
+	return func() { dir.Close() }, nil
+}
+
 // StreamIn unpacks into an open volume.
 func (w *worker) StreamIn(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn, r io.Reader) error {
-	root, rec, err := w.open(ctx, id, in.Encoding)
+	root, _, err := w.open(ctx, id, in.Encoding)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
+	unlock, err := w.lockFiles(ctx, id, unix.LOCK_SH)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	rec, err := w.volumes.read(string(id))
+	if err != nil {
+		return w.missing(err, sdk.KindVolume, string(id))
+	}
 	if rec.State == sdk.VolumeSealed {
 		return sdk.NewFailedPrecondition(sdk.ReasonSealed, sdk.KindVolume, string(id), "volume %q is sealed and takes no archive", id)
 	}

@@ -7,12 +7,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -203,6 +205,41 @@ func TestWorker(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestSealUnderArchive seals a volume into which an archive is still coming.
+func TestSealUnderArchive(t *testing.T) {
+	needs(t)
+	b := newBench(t, Config{Shim: "/bin/busybox"}) // no container is made
+	v := b.volume("v", false, nil)
+	var archive bytes.Buffer
+	if err := tar.NewWriter(&archive).Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, wr := io.Pipe()
+	streamed := make(chan error, 1)
+	go func() { streamed <- b.w.StreamIn(t.Context(), v, sdk.StreamIn{}, r) }()
+	if _, err := wr.Write(archive.Next(1)); err != nil { // it has begun
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if err := b.w.SealVolume(ctx, v); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("sealing meanwhile: %v", err)
+	}
+	if _, err := io.Copy(wr, &archive); err != nil {
+		t.Error(err)
+	}
+	wr.Close()
+	if err := <-streamed; err != nil {
+		t.Errorf("the archive: %v", err)
+	}
+	if err := b.w.SealVolume(t.Context(), v); err != nil {
+		t.Errorf("sealing afterwards: %v", err)
+	}
+	if err := b.w.StreamIn(t.Context(), v, sdk.StreamIn{}, &archive); !errors.Is(err, sdk.ReasonSealed) {
+		t.Errorf("an archive after that: %v", err)
+	}
 }
 
 // TestRestart finds everything again by another runtime on the same directory, also a creation that was cut off.

@@ -97,7 +97,7 @@ func (w *worker) fill(ctx context.Context, spec sdk.VolumeSpec, rec volumeRecord
 	return w.volumes.write(string(spec.ID), rec)
 }
 
-// SealVolume waits for starts that are under way, and then has every container that can write the volume start nothing more.
+// SealVolume waits for archives and starts that are under way, and then has every container that can write the volume start nothing more.
 func (w *worker) SealVolume(ctx context.Context, id sdk.VolumeID) error {
 	unlock, err := w.volumes.lock(ctx, string(id), unix.LOCK_EX)
 	if err != nil {
@@ -114,6 +114,11 @@ func (w *worker) SealVolume(ctx context.Context, id sdk.VolumeID) error {
 	case sdk.VolumeCreating:
 		return halfMade(id)
 	}
+	unlockFiles, err := w.lockFiles(ctx, id, unix.LOCK_EX)
+	if err != nil {
+		return err
+	}
+	defer unlockFiles()
 	err = w.containers.each(func(container string, c containerRecord) error {
 		if c.State != sdk.ContainerReady || !c.writes(id) {
 			return nil

@@ -43,14 +43,14 @@ type worker struct {
 	making map[sdk.ContainerID]bool // by this process, which may run commands in them already
 	ending map[sdk.ContainerID]bool // being destroyed by this process
 
-	probing  sync.Mutex
+	probing  chan struct{} // holds a token while somebody probes
 	features []sdk.Feature // found by a probe; nil: none has succeeded yet
 }
 
 func newWorker(name string, c Config, log *slog.Logger) (*worker, error) {
 	w := &worker{
 		name: name, config: c, log: log,
-		making: make(map[sdk.ContainerID]bool), ending: make(map[sdk.ContainerID]bool),
+		making: make(map[sdk.ContainerID]bool), ending: make(map[sdk.ContainerID]bool), probing: make(chan struct{}, 1),
 	}
 	unfit := func(err error) error {
 		return &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonConfig, Cause: err, Message: fmt.Sprintf("worker %q: state %s: %v", name, c.State, err)}
@@ -160,8 +160,12 @@ func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
 
 // probe tells what this worker can do.
 func (w *worker) probe(ctx context.Context) ([]sdk.Feature, error) {
-	w.probing.Lock()
-	defer w.probing.Unlock()
+	select {
+	case w.probing <- struct{}{}:
+		defer func() { <-w.probing }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if w.features != nil {
 		return w.features, nil
 	}
