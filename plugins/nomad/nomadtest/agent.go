@@ -21,6 +21,7 @@ import (
 const (
 	startLimit = 60 * time.Second // for an agent to be ready; 3 s is usual
 	stopLimit  = 60 * time.Second // for a whole clean-up; 3 s is usual
+	askLimit   = 10 * time.Second // for each thing that the agent is asked to end; then it is done by force
 	portTries  = 5                // a port may be lost to another between choosing and binding it
 )
 
@@ -34,7 +35,7 @@ type Options struct {
 	GCMaxAllocs       int           // allocations on the node that make Nomad clear away ended ones; 0: Nomad's 50
 	GCInterval        time.Duration // between looks for them; 0: Nomad's minute
 
-	// Dev has the agent keep its state in memory. It is ready in a second then, but stopping it ends its tasks, and it is never started again:
+	// Dev has the agent keep its state in memory. It is ready in two seconds then, but stopping it ends its tasks, and it is never started again:
 	// Restart is an error, and what outlives Kill is lost to Nomad. Without it an agent needs 2 to 12 seconds, for Nomad draws when a node reports.
 	Dev bool
 

@@ -31,8 +31,8 @@ func (a *Agent) cleanUp(t testing.TB) {
 		if err := a.purge(ctx); err != nil {
 			t.Logf("nomadtest: its jobs are ended by force: %v", err)
 		}
-		if err := a.Stop(ctx); err != nil {
-			t.Errorf("nomadtest: %v", err)
+		if err := a.quit(ctx); err != nil {
+			t.Logf("nomadtest: the agent is killed: %v", err)
 			a.Kill()
 		}
 	}
@@ -52,9 +52,15 @@ func (a *Agent) cleanUp(t testing.TB) {
 	a.lock.Close()
 }
 
+func (a *Agent) quit(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	return a.Stop(ctx)
+}
+
 // purge takes all jobs back and waits until their tasks have ended.
 func (a *Agent) purge(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, stopLimit/4)
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	everywhere := &api.QueryOptions{Namespace: api.AllNamespacesNamespace}
 	jobs, _, err := a.client.Jobs().List(everywhere.WithContext(ctx))

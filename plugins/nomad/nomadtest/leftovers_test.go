@@ -50,6 +50,7 @@ func TestNothingLeft(t *testing.T) {
 	ctx := limited(t)
 	for name, end := range map[string]func(*testing.T, *Agent){
 		"running": func(*testing.T, *Agent) {},
+		"frozen":  freeze,
 		"killed":  func(_ *testing.T, a *Agent) { a.Kill() },
 		"stopped": func(t *testing.T, a *Agent) {
 			if err := a.Stop(ctx); err != nil {
@@ -61,7 +62,7 @@ func TestNothingLeft(t *testing.T) {
 			var s site
 			var procs []string
 			t.Run("test", func(t *testing.T) {
-				a := Start(t, Options{})
+				a := Start(t, Options{Dev: name != "stopped"}) // stopped with Dev, it would end its tasks itself
 				s.dir = a.dir
 				procs = append(procs, proc(a.PID()))
 				tasks := []Task{{Command: "/bin/sh", Args: []string{"-c", stray}}}
@@ -118,7 +119,7 @@ func TestSweep(t *testing.T) {
 	const abandon = "NOMADTEST_ABANDON"
 	ctx := limited(t)
 	if os.Getenv(abandon) != "" {
-		a := Start(t, Options{})
+		a := Start(t, Options{Dev: true})
 		alloc, err := a.Run(ctx, sleeper(RawExec))
 		if err != nil {
 			t.Fatal(err)
@@ -171,7 +172,7 @@ func TestSweep(t *testing.T) {
 // TestSweepSparesOthers leaves agents alone that are in use.
 func TestSweepSparesOthers(t *testing.T) {
 	t.Parallel()
-	a := Start(t, Options{})
+	a := Start(t, Options{Dev: true})
 	if err := sweep(limited(t)); err != nil {
 		t.Fatal(err)
 	}

@@ -109,7 +109,7 @@ func TestRestartRunning(t *testing.T) {
 // TestStopGivesUp ends the wait for an agent that does not stop.
 func TestStopGivesUp(t *testing.T) {
 	t.Parallel()
-	a := Start(t, Options{})
+	a := Start(t, Options{Dev: true})
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	freeze(t, a)
