@@ -114,11 +114,11 @@ func (c *call) failure(f *wire.Failure, kind sdk.Kind, id string, dead bool) err
 		return fmt.Errorf("%w: %s", wire.ErrProtocol, e.Message)
 	}
 	switch {
-	case e.Kind == sdk.KindContainer || e.Kind == "" && kind == "":
-		e.Kind, e.ID = sdk.KindContainer, string(c.c.id)
-	case e.Kind != "" && e.Kind != kind:
-		return fmt.Errorf("%w: an answer about a %s to a question about a %s", wire.ErrProtocol, e.Kind, kind)
-	case e.Kind != "":
+	case e.Class == sdk.NotFound && e.Kind != kind:
+		return fmt.Errorf("%w: no %s %q, when it was not asked for one", wire.ErrProtocol, e.Kind, e.ID)
+	case e.Kind == sdk.KindContainer:
+		e.ID = string(c.c.id)
+	case e.Kind == kind:
 		e.ID = id
 	}
 	where := fmt.Sprintf("container %q", c.c.id)

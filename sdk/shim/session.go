@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	readBytes   = 64 << 10  // read at once, of a relay and of a stream
+	readBytes   = 64 << 10  // read at once, of a relay and of a stream of data
+	replyBytes  = 4 << 10   // of other streams
 	windowBytes = 512 << 10 // that a container may send ahead on a stream
 
 	openTimeout   = 30 * time.Second // for a stream to be accepted
@@ -147,7 +148,11 @@ func (t *talk) run(req wire.Request, converse func(*talk) error, done chan<- err
 	stop := context.AfterFunc(t.ctx, func() { _ = stream.SetDeadline(past) })
 	defer stop()
 	t.stream = stream
-	t.Conn = wire.NewConn(bufio.NewReaderSize(stream, readBytes), stream)
+	size := replyBytes
+	if req.Verb == wire.VerbFollow || req.Verb == wire.VerbRead {
+		size = readBytes
+	}
+	t.Conn = wire.NewConn(bufio.NewReaderSize(stream, size), stream)
 	if err = t.WriteMessage(wire.KindRequest, req); err == nil {
 		err = converse(t)
 	}

@@ -21,7 +21,17 @@ import (
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// built is where tests have put the program, if any has.
+var built string
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		if built != "" {
+			os.RemoveAll(built)
+		}
+		os.Exit(code)
+	}))
+}
 
 // world is a container whose program runs in the test: the real server and journals, with goroutines for commands.
 type world struct {
