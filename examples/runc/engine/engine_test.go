@@ -222,7 +222,7 @@ func TestUserNamespace(t *testing.T) {
 
 func TestPrivileges(t *testing.T) {
 	w := newWorld(t)
-	w.create("plain", nil)
+	w.create("plain", func(s *Spec) { s.User = User{UID: 1000, GID: 1001, Groups: []uint32{1002}} })
 	w.create("mighty", func(s *Spec) { s.Privileged = true })
 	effective := func(id string) uint64 {
 		text := w.output(id, "grep CapEff /proc/self/status")
@@ -235,6 +235,10 @@ func TestPrivileges(t *testing.T) {
 	const ptrace, admin = 1 << 19, 1 << 21
 	if bits := effective("plain"); bits != 0xa80425fb {
 		t.Errorf("an ordinary container has %x", bits)
+	}
+	if got := w.output("plain", "grep -E '^(Uid|Gid|Groups|CapEff)' /proc/1/status"); strings.Join(strings.Fields(got), " ") !=
+		"Uid: 1000 1000 1000 1000 Gid: 1001 1001 1001 1001 Groups: 1002 CapEff: 0000000000000000" {
+		t.Errorf("process 1 of a user who is not root is %q", got)
 	}
 	if bits := effective("mighty"); bits&ptrace == 0 || bits&admin == 0 {
 		t.Errorf("a privileged container has %x", bits)
