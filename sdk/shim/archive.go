@@ -15,10 +15,8 @@ import (
 // StreamIn unpacks a tar archive below a path below root, by an exec of its own. It is that of [sdk.Worker], raw.
 func (d *Driver) StreamIn(ctx context.Context, container sdk.ContainerID, root, path string, r io.Reader) error {
 	return d.archive(ctx, container, wire.Request{Verb: wire.VerbIn, Root: root, Path: []byte(path)}, func(a *archive) error {
-		var whole atomic.Bool
 		src := newSource(r, func(src *source) {
 			if a.feed(src) {
-				whole.Store(true)
 				_ = a.x.out.SetReadDeadline(time.Now().Add(d.o.CallTimeout))
 			} else if src.failed() != nil {
 				a.c.end() // and with it the wait for a reply
@@ -26,7 +24,7 @@ func (d *Driver) StreamIn(ctx context.Context, container sdk.ContainerID, root, 
 		})
 		var reply wire.Reply
 		err := a.conn.ReadMessage(wire.KindReply, &reply)
-		ended := whole.Load()
+		whole := a.whole.Load()
 		a.x.in.Close() // what the source's goroutine may wait for
 		src.stop()
 		if failed := src.failed(); failed != nil {
@@ -34,7 +32,7 @@ func (d *Driver) StreamIn(ctx context.Context, container sdk.ContainerID, root, 
 		}
 		if err == nil {
 			err = a.c.failure(reply.Error, sdk.KindFile, path, false)
-			if err == nil && !ended {
+			if err == nil && !whole {
 				err = fmt.Errorf("%w: an archive is taken for whole before its end", wire.ErrProtocol)
 			}
 		}
@@ -52,6 +50,7 @@ func (a *archive) feed(src *source) bool {
 			return false
 		}
 		if err == io.EOF {
+			a.whole.Store(true) // before it is, for the reply may be faster than we are
 			return a.conn.Write(wire.KindEnd) == nil
 		}
 		if err != nil {
@@ -90,6 +89,8 @@ type archive struct {
 	c    *call
 	x    *running
 	conn *wire.Conn
+
+	whole atomic.Bool // the end of one that goes in is sent
 }
 
 // archive execs the verb and sends the request. The exec is seen to its end by the driver.

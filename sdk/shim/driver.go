@@ -41,9 +41,10 @@ type Info struct {
 // Driver is the process half of an [sdk.Worker] for all containers of a runtime that can exec. Its methods may be called from many
 // goroutines at once.
 type Driver struct {
-	exec      Exec
-	o         Options
-	keepAlive time.Duration
+	exec Exec
+	o    Options
+	// Of the constants by these names; tests are less patient.
+	keepAlive, execGrace, closeGrace time.Duration
 
 	own sync.WaitGroup // calls, relays and execs
 
@@ -83,7 +84,7 @@ func New(exec Exec, o Options) *Driver {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Driver{exec: exec, o: o, keepAlive: keepAlive, open: make(map[sdk.ContainerID]*container)}
+	return &Driver{exec: exec, o: o, keepAlive: keepAlive, execGrace: execGrace, closeGrace: closeGrace, open: make(map[sdk.ContainerID]*container)}
 }
 
 // Forget closes the container's relay and ends all calls on it with NotFound of the container. DestroyContainer calls it once nothing
@@ -113,11 +114,11 @@ func (d *Driver) Close() error {
 	select {
 	case <-done:
 		return nil
-	case <-time.After(execGrace + closeGrace):
+	case <-time.After(d.execGrace + d.closeGrace):
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return sdk.NewInternal(nil, "shim: %d execs have not returned %v after their contexts ended: the plugin's Exec must heed its context", d.execs, closeGrace)
+	return sdk.NewInternal(nil, "shim: %d execs have not returned %v after their contexts ended: the plugin's Exec must heed its context", d.execs, d.closeGrace)
 }
 
 // container is one that calls are made on, or that has a relay. Its fields are guarded by Driver.mu.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -414,6 +415,34 @@ func TestCancel(t *testing.T) {
 		t.Error(err, l.out.String(), w.count())
 	}
 	if err := d.FollowProcess(t.Context(), box, "s", 0, sdk.Follow{Stdin: failing{mine}}); err != mine {
+		t.Error(err)
+	}
+}
+
+// An Exec that does not heed its context holds up nobody but Close, and that not for ever.
+func TestStuckExec(t *testing.T) {
+	release := make(chan struct{})
+	var logged bytes.Buffer
+	d := New(func(_ context.Context, _ sdk.ContainerID, _ []string, _ io.Reader, _, stderr io.Writer) error {
+		fmt.Fprint(stderr, strings.Repeat("x", 10_000), "\x1b[31mcannot")
+		<-release
+		return nil
+	}, Options{HelloTimeout: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	d.execGrace, d.closeGrace = 20*time.Millisecond, 20*time.Millisecond
+	_, err := d.ListProcesses(t.Context(), box)
+	if !errors.Is(err, sdk.Unavailable) || !strings.Contains(err.Error(), "cannot") || strings.Contains(err.Error(), "\x1b") || len(err.Error()) > 5000 {
+		t.Error(err)
+	}
+	within(t, 5*time.Second, func() { err = d.Close() })
+	if !errors.Is(err, sdk.Internal) {
+		t.Error(err)
+	}
+	close(release)
+	d.own.Wait()
+	if !strings.Contains(logged.String(), "exec does not return") {
+		t.Error("it was not logged: ", logged.String())
+	}
+	if _, err := d.ListProcesses(t.Context(), box); !errors.Is(err, sdk.Unavailable) {
 		t.Error(err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -97,7 +96,7 @@ func (c *call) fail(err error, process sdk.ProcessID) error {
 		return sdk.NewUnavailable(errSlow, "%s: its shim did not answer within %v: see whether the container is paused or out of memory, and try again", where, c.d.o.CallTimeout)
 	case isCut && cut.sent:
 		return sdk.NewUnavailable(err, "%s: the relay to its shim was cut, and the call may have taken effect: try again", where)
-	case isCut, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case isCut:
 		return sdk.NewUnavailable(err, "%s: the relay to its shim was cut: try again", where)
 	}
 	return sdk.NewUnavailable(err, "%s: %v", where, err)

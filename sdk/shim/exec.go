@@ -63,11 +63,11 @@ func (x *running) close() {
 func (x *running) finish() {
 	x.close()
 	defer x.cancel()
-	if x.wait(execGrace) {
+	if x.wait(x.d.execGrace) {
 		return
 	}
 	x.cancel()
-	if !x.wait(closeGrace) {
+	if !x.wait(x.d.closeGrace) {
 		x.d.o.Log.Warn("exec does not return although its context has ended", "container", x.container, "verb", x.verb)
 	}
 }
@@ -102,7 +102,7 @@ func (x *running) hello(ctx context.Context) (wire.Hello, error) {
 		return h, ctx.Err()
 	}
 	// Exec's own error says most, and comes after the end of its streams.
-	x.wait(execGrace)
+	x.wait(x.d.execGrace)
 	return h, x.helloError(err)
 }
 

@@ -216,7 +216,11 @@ func TestHostileAnswers(t *testing.T) {
 		}},
 		{"a list without end", list, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			for i := 0; ; i++ {
-				if c.WriteMessage(wire.KindReply, wire.Reply{Processes: []wire.Process{process(fmt.Sprint(i))}}) != nil {
+				var r wire.Reply
+				for j := range wire.PerReply {
+					r.Processes = append(r.Processes, process(fmt.Sprintf("%d-%d", i, j)))
+				}
+				if c.WriteMessage(wire.KindReply, r) != nil {
 					return
 				}
 			}
@@ -294,6 +298,7 @@ func TestHostileAnswers(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			d := hostile(t, evil(c.f))
+			d.o.CallTimeout = 5 * time.Second // nothing here is about time
 			var errs map[string]error
 			within(t, 10*time.Second, func() { errs = every(t.Context(), d) })
 			for _, name := range c.calls {

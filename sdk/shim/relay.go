@@ -3,6 +3,7 @@ package shim
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -84,7 +85,7 @@ func (r *relay) run() {
 	case <-r.session.mux.CloseChan():
 	case <-r.c.ctx.Done():
 	case <-x.done: // what is left in the pipe still counts, but something else may hold its other end
-		t := time.NewTimer(execGrace)
+		t := time.NewTimer(r.d.execGrace)
 		select {
 		case <-r.session.mux.CloseChan():
 		case <-r.c.ctx.Done():
@@ -150,5 +151,6 @@ func reason(h wire.Hello) string {
 func (s *session) dead() bool { return s.hello.State == wire.StateDead }
 
 func (s *session) info() Info {
-	return Info{Version: s.hello.Program, Features: s.hello.Features, Notes: s.hello.Notes}
+	features := slices.DeleteFunc(slices.Clone(s.hello.Features), func(f sdk.Feature) bool { return f == "" })
+	return Info{Version: s.hello.Program, Features: features, Notes: slices.Clone(s.hello.Notes)}
 }
