@@ -85,9 +85,10 @@ type box struct {
 	engine  *engine.Engine
 	id      sdk.ContainerID
 
-	mu    sync.Mutex
-	execs []context.CancelFunc // of the relays
-	count int
+	mu      sync.Mutex
+	execs   []context.CancelFunc // of the relays
+	count   int
+	cgroups map[string]string // by controller, once asked for
 }
 
 // newBox makes a container whose keeper answers. All of it is taken away at the test's end.
