@@ -29,7 +29,7 @@ func Main() error {
 	m := &monitor{conn: wire.NewConn(socket, socket)}
 
 	var c Command
-	if err := m.conn.ReadMessage(KindCommand, &c); err != nil {
+	if err := m.conn.ReadLong(&c); err != nil {
 		return err
 	}
 	failed := m.start(c)

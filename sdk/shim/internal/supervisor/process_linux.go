@@ -3,6 +3,7 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,6 +31,7 @@ type process struct {
 	monitor *monitorConn
 	over    chan struct{} // closed when the monitor is gone, and with it all of the command's tree
 	oom     int64         // how often memory had run out in the container when it started
+	killed  atomic.Bool   // KILL was asked for, so it is not of memory that it ends
 }
 
 // Start starts a command once. An id and token that were started are a success, whatever became of it.
@@ -166,7 +168,7 @@ func (s *Supervisor) conclude(p *process, ended monitor.Ended) {
 	p.journal.CloseOutput()
 	e := exitOf(unix.WaitStatus(ended.Status))
 	e.StartedAt, e.EndedAt, e.PeakMemoryBytes, e.OutputCut = p.startedAt, ended.At, ended.PeakMemoryBytes, cut
-	if e.Signal == sdk.KILL && oomKills() > p.oom {
+	if e.Signal == sdk.KILL && !p.killed.Load() && oomKills() > p.oom {
 		e.Reason, e.Message = sdk.ExitOOM, "the container's memory ran out and the kernel ended the process"
 	}
 	if err := p.record.Exit(e, p.journal.End()); err != nil {
@@ -256,6 +258,9 @@ func (s *Supervisor) Signal(ctx context.Context, id sdk.ProcessID, signal sdk.Si
 	}
 	if p.journal.State() != sdk.ProcessRunning {
 		return nil
+	}
+	if signal == sdk.KILL {
+		p.killed.Store(true)
 	}
 	return p.monitor.signal(signal)
 }

@@ -167,22 +167,28 @@ func (c *Conn) ReadMessage(want Kind, v any) error {
 // ReadRequest receives a request of one or more frames.
 func (c *Conn) ReadRequest() (Request, error) {
 	var r Request
+	err := c.ReadLong(&r)
+	return r, err
+}
+
+// ReadLong receives into v what WriteMessage has sent as a request, in one or more frames.
+func (c *Conn) ReadLong(v any) error {
 	var whole []byte
 	for {
 		kind, b, err := c.Read()
 		if err != nil {
-			return r, err
+			return err
 		}
 		if len(whole)+len(b) > MaxMessage || kind == KindMore && len(b) == 0 {
-			return r, broken("a request that does not end")
+			return broken("a request that does not end")
 		}
 		whole = append(whole, b...)
 		switch kind {
 		case KindMore:
 		case KindRequest:
-			return r, Decode(whole, &r)
+			return Decode(whole, v)
 		default:
-			return r, broken("a frame of kind %d in a request", kind)
+			return broken("a frame of kind %d in a request", kind)
 		}
 	}
 }
