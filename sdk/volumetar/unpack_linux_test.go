@@ -72,6 +72,9 @@ func TestUnpackIntoWhatIsThere(t *testing.T) {
 		{name: "through a relative symlink", ents: []ent{sym("s", deeper+"CANARY"), reg("s/escaped", "x")}, want: archiveFault},
 		{name: "through a symlink to a symlink", ents: []ent{sym("s", "CANARY"), sym("m", "s"), reg("m/escaped", "x")}, want: archiveFault},
 		{name: "through a symlink to inside", ents: []ent{sym("s", "d"), reg("s/x", "x")}, want: archiveFault},
+		{name: "far through a symlink", ents: []ent{sym("s", "CANARY"), reg("s/sub/canary", "x")}, want: archiveFault},
+		{name: "far through a relative symlink", ents: []ent{sym("s", deeper+"CANARY"), folder("s/sub/escaped")}, want: archiveFault},
+		{name: "hard link far through a symlink", ents: []ent{sym("s", "CANARY"), hard("h", "s/sub/canary")}, want: archiveFault},
 		{name: "dir through a symlink", ents: []ent{sym("s", "CANARY"), folder("s/escaped")}, want: archiveFault},
 		{name: "symlink through a symlink", ents: []ent{sym("s", "CANARY"), sym("s/escaped", "x")}, want: archiveFault},
 		{name: "fifo through a symlink", ents: []ent{sym("s", "CANARY"), {Header: tar.Header{Typeflag: tar.TypeFifo, Name: "s/escaped"}}}, want: archiveFault},
@@ -103,6 +106,8 @@ func TestUnpackIntoWhatIsThere(t *testing.T) {
 			ways(t, func(t *testing.T, open func(string, Options) *Root) {
 				outside := t.TempDir()
 				must(t, os.WriteFile(filepath.Join(outside, "canary"), []byte("sings"), 0o640))
+				must(t, os.Mkdir(filepath.Join(outside, "sub"), 0o750))
+				must(t, os.WriteFile(filepath.Join(outside, "sub/canary"), []byte("sings too"), 0o640))
 				must(t, os.Chmod(outside, 0o750))
 				before := lookAt(t, outside)
 				dir := t.TempDir()
