@@ -28,6 +28,10 @@ func Main() error {
 	socket := os.NewFile(Socket, "supervisor")
 	m := &monitor{conn: wire.NewConn(socket, socket)}
 
+	proc.ReserveThreads(threads)
+	if err := m.conn.WriteMessage(KindEvent, Event{Ready: true}); err != nil {
+		return err
+	}
 	var c Command
 	if err := m.conn.ReadLong(&c); err != nil {
 		return err
@@ -44,6 +48,9 @@ func Main() error {
 	go m.receive(requests)
 	return m.run(caught, requests)
 }
+
+// threads is how many a monitor has at hand before it starts anything: a container that is full later must not end it.
+const threads = 4
 
 // monitor is one process's owner. All but receive runs in one goroutine.
 type monitor struct {

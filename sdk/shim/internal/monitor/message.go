@@ -40,8 +40,9 @@ type Signal struct {
 	Number int // to the leader's group; KILL to the whole tree
 }
 
-// Event is what the monitor tells: Started or Failed first, then Ended, then Empty, after which it exits.
+// Event is what the monitor tells: Ready before it takes its command, Started or Failed, then Ended, then Empty, after which it exits.
 type Event struct {
+	Ready   bool          `json:",omitempty"` // it has all the threads that it needs; until then nothing was started for certain
 	Failed  *wire.Failure `json:",omitempty"` // nothing was started
 	Started bool          `json:",omitempty"`
 	Ended   *Ended        `json:",omitempty"` // the leader is gone

@@ -63,6 +63,22 @@ func noRoom(id sdk.ProcessID, err error) error {
 	return sdk.NewUnavailable(err, "process %q was not started: %v", id, err)
 }
 
+// ready awaits that the monitor is up. One that dies before has started nothing: a container that is full has no room for its threads.
+func (m *monitorConn) ready(id sdk.ProcessID) error {
+	var e monitor.Event
+	_ = m.socket.SetDeadline(time.Now().Add(startTimeout))
+	err := m.conn.ReadMessage(monitor.KindEvent, &e)
+	_ = m.socket.SetDeadline(time.Time{})
+	if err == nil && !e.Ready {
+		err = wire.ErrProtocol
+	}
+	if err != nil {
+		m.close() // and so it ends, should it be alive
+		return noRoom(id, fmt.Errorf("its monitor has not come up: %w", err))
+	}
+	return nil
+}
+
 // start has the monitor start the command, and gives its answer.
 func (m *monitorConn) start(spec sdk.ProcessSpec) (monitor.Event, error) {
 	w := wire.NewStart(spec)

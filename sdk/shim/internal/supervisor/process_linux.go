@@ -121,6 +121,11 @@ func (s *Supervisor) begin(p *process, spec sdk.ProcessSpec) (fate error) {
 	p.oom = oomKills()
 	p.monitor, p.failed = s.newMonitor(p, p.streams.theirs)
 	p.streams.release()
+	if p.failed == nil {
+		if p.failed = p.monitor.ready(p.id); p.failed != nil {
+			p.monitor.wait()
+		}
+	}
 	if p.failed != nil {
 		p.streams.close()
 		return nil

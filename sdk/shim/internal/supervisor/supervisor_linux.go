@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/shim/internal/proc"
 	"github.com/slipway-run/slipway/sdk/shim/internal/record"
 	"github.com/slipway-run/slipway/sdk/shim/internal/server"
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
@@ -49,6 +50,9 @@ type Supervisor struct {
 	work      sync.WaitGroup // of sessions and processes
 }
 
+// threads is how many a supervisor has at hand: when the container is full of processes there will be no more.
+const threads = 10
+
 // New makes the supervisor of the container whose scratch volume is mounted at that path, and listens. It is ErrBorn if there has
 // been one before.
 func New(scratch string, o Options) (*Supervisor, error) {
@@ -67,6 +71,7 @@ func New(scratch string, o Options) (*Supervisor, error) {
 	if err := s.beBorn(); err != nil {
 		return nil, err
 	}
+	proc.ReserveThreads(threads)
 	s.can = findAbilities()
 	return s, nil
 }
