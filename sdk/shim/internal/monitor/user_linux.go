@@ -30,9 +30,12 @@ func identity(spec string) (user, error) {
 	if name == "" {
 		name = strconv.Itoa(os.Getuid()) + ":" + strconv.Itoa(os.Getgid())
 	}
-	u, err := userfiles.GetExecUser(name, &userfiles.ExecUser{Home: "/"}, open("/etc/passwd"), open("/etc/group"))
-	if err != nil && spec == "" {
-		u, err = &userfiles.ExecUser{Uid: os.Getuid(), Gid: os.Getgid(), Home: "/"}, nil
+	unknown := &userfiles.ExecUser{Home: "/"}
+	u, err := userfiles.GetExecUser(name, unknown, open("/etc/passwd"), open("/etc/group"))
+	if err != nil { // numbers need no files, and not even readable ones
+		if u, _ = userfiles.GetExecUser(name, unknown, nil, nil); u != nil {
+			err = nil
+		}
 	}
 	if err != nil {
 		return user{}, &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonUserNotFound, Cause: err,

@@ -1,0 +1,156 @@
+//go:build linux
+
+package onrunc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// patience is for what must come, on a machine that has other things to do.
+const patience = 2 * time.Minute
+
+// errSeen ends a follow that has seen enough.
+var errSeen = errors.New("seen")
+
+// await follows a process until its stdout has the text, and acknowledges nothing.
+func (b *box) await(id sdk.ProcessID, text string) string {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	defer cancel()
+	var out, all strings.Builder
+	err := b.FollowProcess(ctx, b.id, id, 0, sdk.Follow{
+		Output: func(records []sdk.Record) error {
+			for _, r := range records {
+				all.Write(r.Data)
+				if r.Stream == sdk.Stdout {
+					out.Write(r.Data)
+				}
+			}
+			if strings.Contains(out.String(), text) {
+				return errSeen
+			}
+			return nil
+		},
+		Acks: make(chan sdk.Position), // none comes
+	})
+	if !errors.Is(err, errSeen) {
+		b.t.Fatalf("process %q does not say %q (%v), but %q", id, text, err, all.String())
+	}
+	return out.String()
+}
+
+// awaitQuiet awaits that nothing lives in the container that a process has started. Of that no event tells.
+func (b *box) awaitQuiet() {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	defer cancel()
+	for {
+		err := b.Quiesce(ctx, b.id)
+		if err == nil {
+			return
+		}
+		if reasonOf(err) != sdk.ReasonInUse {
+			b.t.Fatal(err)
+		}
+		if ctx.Err() != nil {
+			b.t.Fatalf("something still lives: %v", err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// live is a process that is followed meanwhile.
+type live struct {
+	b     *box
+	id    sdk.ProcessID
+	stdin *io.PipeWriter
+
+	mu      sync.Mutex
+	changed *sync.Cond
+	result  result
+	seen    int // of stdout, by expect
+	ended   bool
+	err     error
+	over    chan struct{}
+}
+
+// open starts a process and follows it, with stdin if it has one.
+func (b *box) open(spec sdk.ProcessSpec) *live {
+	b.t.Helper()
+	l := &live{b: b, id: b.start(spec), over: make(chan struct{})}
+	l.changed = sync.NewCond(&l.mu)
+	f := l.result.follow()
+	record := f.Output
+	f.Output = func(records []sdk.Record) error {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		defer l.changed.Broadcast()
+		return record(records)
+	}
+	if spec.Stdin {
+		f.Stdin, l.stdin = io.Pipe()
+	}
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	go func() { // ends with the process, or in time
+		defer close(l.over)
+		defer cancel()
+		err := b.FollowProcess(ctx, b.id, l.id, 0, f)
+		l.mu.Lock()
+		l.ended, l.err = true, err
+		l.mu.Unlock()
+		l.changed.Broadcast()
+		if l.stdin != nil {
+			l.stdin.CloseWithError(io.ErrClosedPipe)
+		}
+	}()
+	return l
+}
+
+// expect awaits a text in what stdout has not yet been asked for, and gives all up to its end.
+func (l *live) expect(text string) string {
+	l.b.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for {
+		if i := strings.Index(l.result.stdout[l.seen:], text); i >= 0 {
+			got := l.result.stdout[l.seen : l.seen+i+len(text)]
+			l.seen += len(got)
+			return got
+		}
+		if l.ended {
+			l.b.t.Fatalf("process %q never says %q (%v), but %q and %q", l.id, text, l.err, l.result.stdout[l.seen:], l.result.stderr)
+		}
+		l.changed.Wait()
+	}
+}
+
+// send feeds stdin.
+func (l *live) send(text string) {
+	l.b.t.Helper()
+	if _, err := io.WriteString(l.stdin, text); err != nil {
+		l.b.t.Fatalf("stdin of process %q: %v", l.id, err)
+	}
+}
+
+// signal signals it.
+func (l *live) signal(s sdk.Signal) {
+	l.b.t.Helper()
+	l.b.check(l.b.SignalProcess(l.b.t.Context(), l.b.id, l.id, s))
+}
+
+// end awaits its end.
+func (l *live) end() result {
+	l.b.t.Helper()
+	<-l.over
+	if l.err != nil {
+		l.b.t.Fatalf("process %q: %v (%q and %q)", l.id, l.err, l.result.stdout, l.result.stderr)
+	}
+	return l.result
+}
