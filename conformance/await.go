@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"sync"
 	"time"
@@ -33,6 +34,83 @@ func (c *C) AwaitOutput(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID
 		c.Fatalf("output is delivered while the process runs, and a callback's error comes back unchanged",
 			"awaiting %q of process %q: got %s, with stdout %q and %s", text, p, describe(err), j.Stdout, exitText(j.Exit))
 	}
+}
+
+// AwaitText is AwaitOutput for a text anywhere in stdout, and gives what came so far.
+func (c *C) AwaitText(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, text string) string {
+	var j Journal
+	err := c.W.FollowProcess(ctx, id, p, 0, j.Into(sdk.Follow{Acks: acknowledge(0), Output: func([]sdk.Record) error {
+		if strings.Contains(string(j.Stdout), text) {
+			return errSeen
+		}
+		return nil
+	}}))
+	if err != errSeen {
+		c.Fatalf("output is delivered while the process runs, and a callback's error comes back unchanged",
+			"awaiting %q of process %q: got %s, with stdout %q and %s", text, p, describe(err), j.Stdout, exitText(j.Exit))
+	}
+	return string(j.Stdout)
+}
+
+// FollowFor follows a process from its start, for no longer than a time; ok is false if it was over first.
+func (c *C) FollowFor(ctx context.Context, limit time.Duration, id sdk.ContainerID, p sdk.ProcessID) (j Journal, ok bool) {
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err := c.W.FollowProcess(limited, id, p, 0, j.Into(sdk.Follow{}))
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		return j, false
+	}
+	c.OK(err, "following process %q", p)
+	if j.Exit == nil {
+		c.Fatalf("a follower that returns nil has delivered the exit", "following process %q ended without an exit", p)
+	}
+	return j, true
+}
+
+// step is what somebody at a terminal does next: once stdout has a text, they type something; nothing: the end of stdin.
+type step struct{ after, say string }
+
+// Converse follows a process from its start to its exit and takes the steps. Stdin stays open where none of them ends it.
+func (c *C) Converse(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, steps ...step) Journal {
+	var j Journal
+	in, keyboard := io.Pipe()
+	defer in.Close()
+	typed := make(chan string, len(steps))
+	over := make(chan struct{})
+	defer close(over)
+	c.Go(func(context.Context) {
+		defer keyboard.Close()
+		for {
+			select {
+			case text := <-typed:
+				if text == "" {
+					return
+				}
+				if _, err := io.WriteString(keyboard, text); err != nil {
+					return
+				}
+			case <-over:
+				return
+			}
+		}
+	})
+	seen, next := 0, 0
+	c.OK(c.W.FollowProcess(ctx, id, p, 0, j.Into(sdk.Follow{Stdin: in, Output: func([]sdk.Record) error {
+		for next < len(steps) {
+			at := strings.Index(string(j.Stdout[seen:]), steps[next].after)
+			if at < 0 {
+				break
+			}
+			seen += at + len(steps[next].after)
+			typed <- steps[next].say
+			next++
+		}
+		return nil
+	}})), "following process %q, at a terminal", p)
+	if j.Exit == nil {
+		c.Fatalf("a follower that returns nil has delivered the exit", "following process %q ended without an exit", p)
+	}
+	return j
 }
 
 // Await waits for a word on a channel.

@@ -49,10 +49,11 @@ const (
 	Streaming Profile = "streaming" // archives in and out of volumes
 	Isolation Profile = "isolation" // nothing reaches beyond what it was given
 	Recovery  Profile = "recovery"  // what was begun before a crash
+	Linux     Profile = "linux"     // what programs of a Linux system rely on: terminals, users, groups and trees of processes
 )
 
 // Profiles lists the profiles in the order of reports.
-func Profiles() []Profile { return []Profile{Core, Streaming, Isolation, Recovery} }
+func Profiles() []Profile { return []Profile{Core, Streaming, Isolation, Recovery, Linux} }
 
 // Requirement is what a case needs of the target beside the contract.
 type Requirement string
@@ -62,6 +63,7 @@ const (
 	EnvCrash Requirement = "crash" // the target can kill and restart its plugin
 	EnvLocal Requirement = "local" // the plugin runs on this machine: harm done to its files would be seen
 	EnvBare  Requirement = "bare"  // the commands run in containers whose root holds nothing
+	EnvLinux Requirement = "linux" // the commands are real Linux processes; [Target.Linux] tells what they need
 )
 
 // Status is what came of a case.

@@ -12,7 +12,8 @@ func Cases() []Case {
 		identityCases(), listCases(),
 		volumeCases(), archiveCases(), transferCases(),
 		containerCases(), featureCases(),
-		processCases(), streamCases(), stdinCases(),
+		processCases(), streamCases(), stdinCases(), loadCases(),
+		linuxCases(), terminalCases(), userCases(), limitCases(),
 		isolationCases(), recoveryCases(),
 		[]Case{NothingLeft()},
 	)

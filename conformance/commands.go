@@ -45,9 +45,13 @@ type Commands interface {
 	Orphan() Cmd
 	// Sleep prints "ready" and a newline and waits for an hour, ignoring nothing.
 	Sleep() Cmd
+	// Script runs the text as sh -c does, with the arguments as $1 and so on. Only cases with [EnvLinux] use it; their scripts keep
+	// to POSIX and call what every small Linux system has: cat, dd, grep, head, id, ls, mkfifo, mv, rm, seq, setsid, sleep, stat, stty, true, yes.
+	Script(text string, args ...string) Cmd
 }
 
-// Shell makes commands of scripts for a POSIX sh found in PATH, with cat, seq and sleep.
+// Shell makes commands of scripts for a POSIX sh found in PATH, with cat, seq and sleep; and with the programs that Script names where
+// the target is said to be Linux.
 type Shell struct{}
 
 func sh(script string, args ...string) Cmd {
@@ -103,6 +107,9 @@ func (Shell) Trap(signal sdk.Signal, code int) Cmd {
 
 // Sleep waits.
 func (Shell) Sleep() Cmd { return sh("echo ready; sleep 3600") }
+
+// Script runs the text itself.
+func (Shell) Script(text string, args ...string) Cmd { return sh(text, args...) }
 
 // Orphan leaves a background job.
 func (Shell) Orphan() Cmd { return sh("(sleep 30; echo late) & echo early") }

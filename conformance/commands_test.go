@@ -51,6 +51,7 @@ func TestShellOnThisMachine(t *testing.T) {
 		"append":        {cmd: shell.Append(filepath.Join(dir, "new"), "%x\n"), stdout: "%x\n"},
 		"lines":         {cmd: shell.Lines(3), stdout: "1\n2\n3\n"},
 		"gate":          {cmd: shell.Gate("b\n", "a\n", 7), stdin: "go\n", stdout: "b\na\n", code: 7},
+		"script":        {cmd: shell.Script(`cat; echo "$1" >&2; exit 6`, "a b"), stdin: "in", stdout: "in", stderr: "a b\n", code: 6},
 		"gate at end":   {cmd: shell.Gate("b", "", 0), stdout: "b"},
 	} {
 		cmd := exec.CommandContext(t.Context(), tt.cmd.Path, tt.cmd.Args...)

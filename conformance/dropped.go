@@ -23,6 +23,8 @@ func Dropped() []DroppedCase {
 		{"K05-cancel-kills", "a call that is cancelled or times out ends its process", []int{2}, "contexts bound the call, never the process (P12)"},
 		{"S07-stop-grace", "a stop sends TERM, waits and sends KILL", []int{8}, "a graceful stop is composed by the host; DestroyContainer kills at once (C07)"},
 		{"S04-signal-after-exit-fails", "signalling what has ended is an error", []int{8}, "the race with the end is nobody's error (S04)"},
+		{"T04-zero-size", "a terminal of no columns or rows is refused", []int{14}, "zeros mean 80 and 24, at the start and later (T04)"},
+		{"T08-at-once", "the end of a terminal's leader ends the process at once", []int{6}, "whoever still holds the terminal has the grace of any output (T08)"},
 		{"E09-destroy-missing-fails", "destroying what is not there is NotFound", []int{1}, "destroying is idempotent (E02)"},
 		{"V05-destroy-mounted", "destroying a volume that is mounted is refused", []int{9}, "the host never does that, and what happens then is not part of the contract"},
 		{"V09-parent-destroyed", "a clone outlives its parent", []int{9}, "the host keeps parents as long as they have living clones"},

@@ -99,6 +99,9 @@ func (s *suite) prejudge(ctx context.Context, kase Case) (Status, string) {
 	if slices.Contains(kase.Env, EnvBare) && !s.target.Bare {
 		return EnvMissing, "the target's commands need a root of their own"
 	}
+	if slices.Contains(kase.Env, EnvLinux) && !s.target.Linux {
+		return EnvMissing, "the target's commands are not known to be real Linux processes"
+	}
 	return "", ""
 }
 

@@ -58,6 +58,8 @@ func TestStatuses(t *testing.T) {
 	needs.Needs = []sdk.Feature{sdk.FeatureTTY, sdk.FeatureUsers}
 	crash := probe("crash", func(context.Context, *C) { t.Error("run without its requirement") })
 	crash.Env = []Requirement{EnvCrash}
+	linux := probe("linux", func(context.Context, *C) { t.Error("run without its requirement") })
+	linux.Env = []Requirement{EnvLinux}
 	sum := execute(t, f, Options{Skip: []string{"sk*"}},
 		probe("pass", func(ctx context.Context, c *C) { c.Volume(ctx) }),
 		probe("fail", func(ctx context.Context, c *C) {
@@ -69,11 +71,11 @@ func TestStatuses(t *testing.T) {
 		probe("goroutine", func(_ context.Context, c *C) { c.Go(func(context.Context) { panic("in a goroutine") }) }),
 		probe("blind", func(_ context.Context, c *C) { c.NotObservable("too dark") }),
 		probe("skip", func(context.Context, *C) { t.Error("run though skipped") }),
-		needs, crash,
+		needs, crash, linux,
 	)
 	want := map[string]Status{
 		"pass": Pass, "fail": Fail, "panic": Error, "goroutine": Error, "blind": NotObservable, "skip": Skipped,
-		"needs": Unsupported, "crash": EnvMissing, nothingLeftID: Pass,
+		"needs": Unsupported, "crash": EnvMissing, "linux": EnvMissing, nothingLeftID: Pass,
 	}
 	if d := cmp.Diff(want, sum.statuses()); d != "" {
 		t.Error(d)

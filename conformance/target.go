@@ -20,6 +20,10 @@ type Target struct {
 	Local    bool      // the plugin runs on this machine ([EnvLocal])
 	Bare     bool      // Commands need nothing in a container's root ([EnvBare])
 	CanCrash bool      // instances have Crash ([EnvCrash])
+
+	// Linux says that Commands.Script works: containers run real Linux processes, as root unless a user is asked for, that see each other in /proc
+	// and no other container's, and have the programs of a small system, such as busybox's ([EnvLinux]). Root may write to /etc.
+	Linux bool
 }
 
 // Instance is an opened target.

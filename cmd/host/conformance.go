@@ -34,7 +34,8 @@ func (a *app) conformanceCommand() *cobra.Command {
 type suiteFlags struct {
 	profiles       []string
 	only, skip     []string
-	short, bare    bool
+	short          bool
+	bare, linux    bool
 	seed           uint64
 	pluginSettings string
 	workerSettings string
@@ -74,6 +75,7 @@ Exit codes: 0 no profile failed; 1 one did; 2 a flag or a file is wrong; 4 the s
 	f.StringSliceVar(&flags.skip, "skip", nil, "`patterns` of case ids to leave out")
 	f.BoolVar(&flags.short, "short", false, "make the loops that look for rare faults ten times shorter")
 	f.BoolVar(&flags.bare, "bare", false, "the plugin's containers without an image hold nothing but the programs that the cases run")
+	f.BoolVar(&flags.linux, "linux", false, "the plugin's containers without an image are small Linux systems, run by root, with /proc and what busybox has")
 	f.Uint64Var(&flags.seed, "seed", 0, "`number` that repeats an earlier run's random choices")
 	f.StringVar(&flags.pluginSettings, "plugin-settings", "", "JSON `file` with the settings of the plugin's block")
 	f.StringVar(&flags.workerSettings, "worker-settings", "", "JSON `file` with the settings of the worker's block")
@@ -108,7 +110,7 @@ func (s *suiteFlags) suite(args []string, log *slog.Logger) (conformance.Target,
 		Path: args[0], Args: args[1:], Env: env, Plugin: sdk.Block{Name: "suite", Values: plugin},
 		Workers: []sdk.Block{{Name: s.worker, Values: worker}}, Launch: launch.Options{Logger: log},
 	})
-	target.Bare = s.bare
+	target.Bare, target.Linux = s.bare, s.linux
 	return target, opts, nil
 }
 
