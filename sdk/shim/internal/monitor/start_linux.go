@@ -21,6 +21,7 @@ func (m *monitor) start(c Command) error {
 	if err != nil {
 		return err
 	}
+	unix.Umask(0o022)
 	if err := enter(string(c.Dir), u); err != nil {
 		return err
 	}
@@ -28,7 +29,6 @@ func (m *monitor) start(c Command) error {
 		// As a login does, so that the user can open the terminal by its name. It works without.
 		_ = unix.Fchown(0, u.uid, -1)
 	}
-	unix.Umask(0o022)
 	env := withDefaults(c.Env, u)
 	candidates, err := lookPath(string(c.Path), env)
 	if err != nil {
@@ -58,51 +58,6 @@ func (m *monitor) start(c Command) error {
 		}
 	}
 	return notStarted(string(c.Path), u, err)
-}
-
-// enter makes the directory where it is missing, the user's own, and goes there.
-func enter(dir string, u user) error {
-	if dir == "" {
-		dir = "/"
-	}
-	err := mkdirs(dir, u)
-	if err == nil {
-		err = os.Chdir(dir)
-	}
-	if err == nil {
-		return nil
-	}
-	e := &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonPath, Kind: sdk.KindFile, ID: dir, Cause: err,
-		Message: fmt.Sprintf("directory %q cannot be the process's: %v", dir, cause(err))}
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		e.Class, e.Reason = sdk.FailedPrecondition, sdk.ReasonStorage
-	}
-	return e
-}
-
-func mkdirs(dir string, u user) error {
-	info, err := os.Stat(dir)
-	if err == nil && !info.IsDir() {
-		return unix.ENOTDIR
-	}
-	if err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	if parent := filepath.Dir(dir); parent != dir {
-		if err := mkdirs(parent, u); err != nil {
-			return err
-		}
-	}
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		if errors.Is(err, fs.ErrExist) { // another process of the container wants the same one
-			return nil
-		}
-		return err
-	}
-	if u.credential != nil {
-		return os.Chown(dir, u.uid, u.gid)
-	}
-	return nil
 }
 
 // lookPath gives the files that the name may mean, in order. There is at least one.
@@ -210,12 +165,4 @@ func letGo() {
 			_ = unix.Close(fd)
 		}
 	}
-}
-
-// cause is an error without the path that it names.
-func cause(err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		return e.Err
-	}
-	return err
 }

@@ -63,7 +63,9 @@ func TestUserFiles(t *testing.T) {
 		"device":    func(name string) error { return os.Symlink("/dev/zero", name) },
 		"terminal":  func(name string) error { return os.Symlink("/dev/ptmx", name) },
 		"empty":     func(name string) error { return os.WriteFile(name, nil, 0o644) },
-		"garbage":   func(name string) error { return os.WriteFile(name, []byte(":::\n\x00\xff\nx:y\n:x:-1:-1:::\nq:q:9999999999999999999:z\n"), 0o644) },
+		"garbage": func(name string) error {
+			return os.WriteFile(name, []byte(":::\n\x00\xff\nx:y\n:x:-1:-1:::\nq:q:9999999999999999999:z\n"), 0o644)
+		},
 		"long line": func(name string) error { return os.WriteFile(name, []byte(long), 0o644) },
 		"huge": func(name string) error {
 			f, err := os.Create(name)
