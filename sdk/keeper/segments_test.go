@@ -151,6 +151,22 @@ func TestSegmentsAreOpenOnlyWhileRead(t *testing.T) {
 	}
 }
 
+func TestSegmentsAreReadBackwardsToo(t *testing.T) {
+	s := NewSegments(filepath.Join(t.TempDir(), "journal"), sdk.ProcessSpec{})
+	defer s.Seal()
+	for at := sdk.Position(0); at < 1000; at += 100 {
+		s.Append(sdk.Stdout+sdk.Stream(at/100%2), time.Now(), pattern(at, at+100))
+	}
+	r := s.Reader()
+	defer r.Close()
+	for _, at := range []sdk.Position{950, 250, 0} {
+		records, err := r.Read(at)
+		if err != nil || records[0].Position != at || !bytes.Equal(records[0].Data, pattern(at, at-at%100+100)) {
+			t.Errorf("from %d: %+v, %v", at, records, err)
+		}
+	}
+}
+
 // busy is a file system that lacks something for a moment.
 type busy struct {
 	fs.FS
