@@ -155,6 +155,8 @@ func testNewestFollowerWins(t *testing.T, journal maker) {
 	acks := make(chan sdk.Position)
 	f.Acks = acks
 	f.Opened = func(sdk.Opened) error { close(newerOpened); return nil }
+	exited := make(chan struct{})
+	f.Exit = func(sdk.Exit) error { close(exited); return nil }
 	go func() { newer <- j.Follow(t.Context(), 0, f) }()
 	<-newerOpened
 	oldAcks <- 5
@@ -169,6 +171,7 @@ func testNewestFollowerWins(t *testing.T, journal maker) {
 		t.Errorf("older: %v", err)
 	}
 	j.Exit(sdk.Exit{})
+	<-exited // what was not delivered cannot be acknowledged
 	acks <- 5
 	if err := <-newer; err != nil || c.out[sdk.Stdout].String() != "hello" {
 		t.Errorf("newer: %v, %q", err, c.out[sdk.Stdout].String())
