@@ -73,7 +73,7 @@ func TestSwaps(t *testing.T) {
 		}
 		r := open(dir, Options{DropOwners: true})
 		done, tries := 0, 0
-		for tries < 1200 || swaps.Load() < 100 {
+		for tries < 600 || swaps.Load() < 100 {
 			e := ents[tries%len(ents)]
 			tries++
 			if unpack(r, archive(t, e), "") == nil { // one at a time: most are refused

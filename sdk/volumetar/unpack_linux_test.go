@@ -332,6 +332,10 @@ func TestLimits(t *testing.T) {
 	if e, ok := errors.AsType[*sdk.Error](err); !ok || e.Class != sdk.Unsupported || e.Feature != sdk.FeatureTarXattrs {
 		t.Errorf("got %v", err)
 	}
+	attr.PAXRecords = map[string]string{"SCHILY.xattr.user.x": strings.Repeat("x", 1<<16)} // more than ext4 has room for
+	if err = unpack(r, archive(t, attr), ""); err != nil && sdk.ClassOf(err) != sdk.Unsupported {
+		t.Errorf("got %v", err)
+	}
 	attr.PAXRecords = map[string]string{"SCHILY.xattr.security.selinux": "label", "SCHILY.xattr.user.overlay.redirect": "/", "SCHILY.xattr.user.kept": "v"}
 	dir := t.TempDir()
 	must(t, unpack(open(t, dir, Options{DropOwners: true}), archive(t, attr), ""))

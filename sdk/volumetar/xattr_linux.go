@@ -60,7 +60,7 @@ func (u *unpacking) setXattrs(fd int, attrs map[string]string, place bool) error
 		default:
 			err = fmt.Errorf("/proc is not mounted: %w", unix.EOPNOTSUPP)
 		}
-		if err == unix.ENOSPC || err == unix.EDQUOT {
+		if err == unix.EDQUOT || err == unix.ENOSPC && full(fd) {
 			return err
 		}
 		if err != nil {
@@ -69,6 +69,13 @@ func (u *unpacking) setXattrs(fd int, attrs map[string]string, place bool) error
 		}
 	}
 	return nil
+}
+
+// full tells a full disk from a file system's bound on one file's attributes, for which there is but one error.
+func full(fd int) bool {
+	const few = 16
+	var st unix.Statfs_t
+	return unix.Fstatfs(fd, &st) != nil || st.Bavail < few
 }
 
 // getXattrs adds to h the attributes of what fd stands for.
