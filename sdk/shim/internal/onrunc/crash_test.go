@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -18,7 +19,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/examples/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/shim"
 )
 
 // dice are seeded from SLIPWAY_SEED, or anew; the seed is printed where a test fails.
@@ -101,6 +104,7 @@ type story struct {
 	gaps   int64
 	exit   *sdk.Exit
 	opened chan struct{}
+	once   sync.Once
 	wrong  error
 	hooks  sdk.Follow // Opened and Output are called after ours, the rest is taken as it is
 }
@@ -110,7 +114,7 @@ func newStory(from sdk.Position) *story { return &story{next: from, opened: make
 func (s *story) follow() sdk.Follow {
 	f := s.hooks
 	f.Opened = func(o sdk.Opened) error {
-		close(s.opened)
+		s.once.Do(func() { close(s.opened) })
 		if s.hooks.Opened != nil {
 			return s.hooks.Opened(o)
 		}
@@ -184,8 +188,8 @@ func brief(s string) string {
 	return strconv.Quote(s)
 }
 
-// await follows until the end, again where a call is Unavailable, and checks.
-func (b *box) await(ctx context.Context, id sdk.ProcessID, stdout, stderr string, code int) error {
+// ends follows to the end and checks.
+func (b *box) ends(ctx context.Context, id sdk.ProcessID, stdout, stderr string, code int) error {
 	s := newStory(0)
 	if err := b.FollowProcess(ctx, b.id, id, 0, s.follow()); err != nil {
 		return fmt.Errorf("follow: %w", err)
@@ -360,4 +364,21 @@ func until(t testing.TB, what string, is func() bool) {
 			t.Fatalf("a minute has passed, and still not %s", what)
 		}
 	}
+}
+
+// openBox is a box that another process has made, and takes away.
+func openBox(dir string) (*box, error) {
+	b := &box{dir: dir, root: filepath.Join(dir, "root"), scratch: filepath.Join(dir, "scratch"), id: "box"}
+	var err error
+	b.engine, err = engine.New(filepath.Join(dir, "state"), engine.Options{})
+	b.Driver = shim.New(b.exec, shim.Options{})
+	return b, err
+}
+
+// plugin is this test's program as a plugin of the box.
+func (b *box) plugin(t *testing.T, store string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), "/proc/self/exe")
+	cmd.Env = append(os.Environ(), pluginJob+"="+b.dir+":"+store)
+	cmd.Stderr = new(bytes.Buffer)
+	return cmd
 }

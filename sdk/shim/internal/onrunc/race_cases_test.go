@@ -30,7 +30,7 @@ func TestRaceInstantExit(t *testing.T) {
 		if err := b.StartProcess(t.Context(), b.id, direct(id, "true")); err != nil {
 			return err
 		}
-		return b.await(t.Context(), id, "", "", 0)
+		return b.ends(t.Context(), id, "", "", 0)
 	})
 }
 
@@ -41,7 +41,7 @@ func TestRaceQuickOutput(t *testing.T) {
 		if err := b.StartProcess(t.Context(), b.id, direct(id, "echo", "hi", string(id))); err != nil {
 			return err
 		}
-		return b.await(t.Context(), id, "hi "+string(id)+"\n", "", 0)
+		return b.ends(t.Context(), id, "hi "+string(id)+"\n", "", 0)
 	})
 }
 
@@ -100,7 +100,7 @@ func TestRaceStartOfOneID(t *testing.T) {
 		if p, err := b.listed(t.Context(), id); i%50 == 0 && (err != nil || p.Token != specs[won].Token) {
 			return fmt.Errorf("the list tells of %+v, %v", p, err)
 		}
-		return b.await(t.Context(), id, "", "", 7+won)
+		return b.ends(t.Context(), id, "", "", 7+won)
 	})
 	b.ranOnce(n)
 }
@@ -115,7 +115,7 @@ func TestRaceFollowAtExit(t *testing.T) {
 			return err
 		}
 		d.pass(3 * time.Millisecond)
-		return b.await(t.Context(), id, "a\nc\n", "b\n", 3)
+		return b.ends(t.Context(), id, "a\nc\n", "b\n", 3)
 	})
 }
 

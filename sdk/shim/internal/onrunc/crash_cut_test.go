@@ -1,0 +1,387 @@
+//go:build linux
+
+package onrunc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/shim"
+)
+
+// cutter is a transport that breaks: as a whole, in one direction, or after some bytes.
+type cutter struct {
+	b *box
+	d *dice
+
+	mu    sync.Mutex
+	count int
+	alive map[int][3]func() // by exec: what ends it, its stdin, its stdout
+}
+
+func (c *cutter) exec(ctx context.Context, id sdk.ContainerID, argv []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	inR, inW, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		return errors.Join(err, inR.Close(), inW.Close())
+	}
+	c.mu.Lock()
+	n := c.count
+	c.count++
+	c.alive[n] = [3]func(){cancel, func() { inW.Close() }, func() { outR.Close() }}
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.alive, n)
+	}()
+	budget := func() int64 {
+		if c.d.below(3) > 0 {
+			return 1 << 40
+		}
+		return int64(1 + c.d.below(1<<c.d.below(18)))
+	}
+	var copies sync.WaitGroup
+	in, out := budget(), budget()
+	copies.Go(func() {
+		_, _ = io.CopyN(inW, stdin, in)
+		inW.Close()
+	})
+	copies.Go(func() {
+		_, _ = io.CopyN(stdout, outR, out)
+		outR.Close()
+	})
+	err = c.b.exec(ctx, id, argv, inR, outW, stderr)
+	inR.Close()
+	outW.Close()
+	_ = stdin.(*os.File).SetReadDeadline(time.Unix(1, 0)) // it is the driver's pipe, which it closes next
+	copies.Wait()
+	inW.Close()
+	return err
+}
+
+// cut breaks whatever is open.
+func (c *cutter) cut() {
+	how := c.d.below(4)
+	if how == 3 {
+		for _, p := range append(c.b.find("relay"), c.b.find("init")...) {
+			_ = unix.Kill(p.pid, unix.SIGKILL)
+		}
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, ends := range c.alive {
+		ends[how]()
+	}
+}
+
+func (c *cutter) opened() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.count
+}
+
+// host does what a host does with a driver that may answer Unavailable.
+type host struct {
+	*shim.Driver
+	id sdk.ContainerID
+}
+
+// start starts a process, and settles what is not known by the list (rule 3).
+func (h host) start(ctx context.Context, spec sdk.ProcessSpec) error {
+	for {
+		err := h.StartProcess(ctx, h.id, spec)
+		if err == nil || !errors.Is(err, sdk.Unavailable) {
+			return err
+		}
+		all, err := h.ListProcesses(ctx, h.id)
+		if err != nil && !errors.Is(err, sdk.Unavailable) {
+			return err
+		}
+		for _, p := range all {
+			if p.ID == spec.ID && p.Token != spec.Token {
+				return fmt.Errorf("%q has another token", p.ID)
+			}
+		}
+	}
+}
+
+// follow follows to the end from where the story is.
+func (h host) follow(ctx context.Context, id sdk.ProcessID, s *story) error {
+	for {
+		err := h.FollowProcess(ctx, h.id, id, s.next, s.follow())
+		if !errors.Is(err, sdk.Unavailable) {
+			return err
+		}
+		s.mu.Lock()
+		s.exit = nil // it is told again
+		s.mu.Unlock()
+	}
+}
+
+// TestCrashCuts cuts relays at random moments under everything that a driver does.
+func TestCrashCuts(t *testing.T) {
+	b := newBox(t, setting{})
+	d := newDice(t)
+	c := &cutter{b: b, d: d, alive: make(map[int][3]func())}
+	h := host{shim.New(c.exec, shim.Options{HelloTimeout: 30 * time.Second}), b.id}
+	t.Cleanup(func() { b.check(h.Close()) })
+	want := 320
+	if testing.Short() {
+		want = 32
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var cutting sync.WaitGroup
+	defer cutting.Wait()
+	defer cancel()
+	cutting.Go(func() {
+		for ctx.Err() == nil {
+			d.pass(150 * time.Millisecond)
+			c.cut()
+		}
+	})
+	seq := new(strings.Builder)
+	for i := range 40_000 {
+		fmt.Fprintln(seq, i+1)
+	}
+	started := 0
+	var mu sync.Mutex
+	next := func(kind string) sdk.ProcessID {
+		mu.Lock()
+		defer mu.Unlock()
+		started++
+		return newID(kind, started)
+	}
+	works := []func() error{
+		func() error { // much output
+			id := next("seq")
+			s := newStory(0)
+			if err := h.start(t.Context(), counted(id, "seq 1 40000; exit 3")); err != nil {
+				return err
+			}
+			if err := h.follow(t.Context(), id, s); err != nil {
+				return err
+			}
+			return s.is(seq.String(), "", 3)
+		},
+		func() error { // stdin comes back
+			id := next("cat")
+			spec := counted(id, "cat; echo end >&2; exit 4")
+			spec.Stdin = true
+			if err := h.start(t.Context(), spec); err != nil {
+				return err
+			}
+			text := seq.String()[:d.below(seq.Len())]
+			s, r := newStory(0), strings.NewReader(text)
+			s.hooks.Stdin = r
+			s.hooks.Opened = func(o sdk.Opened) error {
+				_, err := r.Seek(o.StdinTaken, io.SeekStart)
+				return err
+			}
+			if err := h.follow(t.Context(), id, s); err != nil {
+				return err
+			}
+			return s.is(text, "end\n", 4)
+		},
+		func() error { // signals, at most once each
+			id := next("sig")
+			if err := h.start(t.Context(), counted(id, `trap 'echo got' USR1; trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 1000 & wait; done`)); err != nil {
+				return err
+			}
+			s := newStory(0)
+			got := make(chan string, 16)
+			s.hooks.Output = func([]sdk.Record) error { got <- s.stdout(); return nil }
+			followed := make(chan error, 1)
+			go func() { followed <- h.follow(t.Context(), id, s) }()
+			defer func() {
+				for { // until the process has had it
+					if err := h.SignalProcess(t.Context(), b.id, id, sdk.KILL); err == nil {
+						return
+					}
+				}
+			}()
+			for {
+				select {
+				case text := <-got:
+					if !strings.HasPrefix(text, "ready\n") {
+						continue
+					}
+				case err := <-followed:
+					return fmt.Errorf("before the signal: %v", err)
+				}
+				break
+			}
+			sent := 0
+			for {
+				sent++
+				if err := h.SignalProcess(t.Context(), b.id, id, sdk.TERM); err == nil {
+					break
+				} else if !errors.Is(err, sdk.Unavailable) {
+					return err
+				}
+			}
+			if err := <-followed; err != nil {
+				return err
+			}
+			return s.is("ready\nbye\n", "", 5)
+		},
+		func() error { // the list, and a start once more
+			id := next("again")
+			spec := counted(id, "exit 6")
+			for range 3 {
+				if err := h.start(t.Context(), spec); err != nil {
+					return err
+				}
+			}
+			all, err := h.ListProcesses(t.Context(), b.id)
+			if errors.Is(err, sdk.Unavailable) {
+				return nil
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil || len(all) < started-8 || len(all) > started {
+				return fmt.Errorf("%d of %d are listed: %v", len(all), started, err)
+			}
+			return nil
+		},
+	}
+	for c.opened() < want && !t.Failed() {
+		each(t, len(works), len(works), func(i int) error { return works[i]() })
+	}
+	cancel()
+	cutting.Wait()
+	t.Logf("%d relays, %d processes", c.opened(), started)
+	all, err := b.ListProcesses(t.Context(), b.id)
+	b.check(err)
+	for _, p := range all {
+		if p.State != sdk.ProcessExited && p.State != sdk.ProcessRunning {
+			t.Errorf("%+v", p)
+		}
+	}
+	until(t, "all have ended", func() bool { return len(b.runs()) == started })
+	b.ranOnce(started)
+}
+
+// pluginJob tells a test binary that it is a plugin: the directory of a box and the file to store output in.
+const pluginJob = "SLIPWAY_TEST_PLUGIN"
+
+// plugin starts one process and follows it from what is stored, until it has ended or this is killed.
+func plugin(job string) int {
+	err := func() error {
+		dir, store, _ := strings.Cut(job, ":")
+		b, err := openBox(dir)
+		if err != nil {
+			return err
+		}
+		ctx := context.Background()
+		h := host{b.Driver, b.id}
+		if err := h.start(ctx, storedSpec()); err != nil {
+			return err
+		}
+		f, err := os.OpenFile(store, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
+		if err != nil {
+			return err
+		}
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		s := newStory(sdk.Position(info.Size()))
+		s.hooks.Output = func(records []sdk.Record) error {
+			for _, r := range records {
+				if _, err := f.Write(r.Data); err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		if err := h.follow(ctx, storedSpec().ID, s); err != nil {
+			return err
+		}
+		if s.wrong != nil || s.gaps > 0 || s.exit.Code != 9 {
+			return fmt.Errorf("%v, %d bytes lost, exit %+v", s.wrong, s.gaps, s.exit)
+		}
+		return b.Close()
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// storedSpec waits for more than the journal takes, so that it needs its followers.
+func storedSpec() sdk.ProcessSpec {
+	spec := counted("stored", `i=0; while [ $i -lt 100 ]; do seq 1 3000; sleep 0.1; i=$((i+1)); done; exit 9`)
+	spec.Token = "0123456789abcdef0123456789abcdef"
+	spec.Spill = 64 << 10
+	return spec
+}
+
+// TestCrashOfThePlugin kills the driver's whole program at random moments; the next one goes on.
+func TestCrashOfThePlugin(t *testing.T) {
+	b := newBox(t, setting{})
+	d := newDice(t)
+	b.Forget(b.id) // the test has a relay of its own
+	store := b.dir + "/stored"
+	kills := 60
+	if testing.Short() {
+		kills = 6
+	}
+	var last int64
+	moved := 0
+	for i := 0; ; i++ {
+		cmd := b.plugin(t, store)
+		b.check(cmd.Start())
+		if i < kills {
+			timer := time.AfterFunc(time.Duration(d.below(250))*time.Millisecond, func() { _ = cmd.Process.Kill() })
+			defer timer.Stop()
+		}
+		err := cmd.Wait()
+		if info, err := os.Stat(store); err == nil && info.Size() != last {
+			last = info.Size()
+			moved++
+		}
+		if err == nil {
+			t.Logf("done after %d kills, of which %d had stored something", i, moved)
+			break
+		}
+		if i >= kills {
+			t.Fatalf("the last one: %v: %s", err, cmd.Stderr)
+		}
+		if text := cmd.Stderr.(*bytes.Buffer).String(); text != "" {
+			t.Fatalf("%v: %s", err, text)
+		}
+	}
+	var want bytes.Buffer
+	for range 100 {
+		for i := range 3000 {
+			fmt.Fprintln(&want, i+1)
+		}
+	}
+	got, err := os.ReadFile(store)
+	b.check(err)
+	if !bytes.Equal(got, want.Bytes()) {
+		t.Errorf("%d bytes stored, %d were written, or others", len(got), want.Len())
+	}
+	b.ranOnce(1)
+	until(t, "the relays are gone", func() bool { return len(b.find("relay")) == 0 })
+}
