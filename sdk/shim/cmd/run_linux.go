@@ -26,6 +26,7 @@ const daemonVerb = "daemon"
 var errUsage = errors.New("usage: slipway-shim serve|init|relay SCRATCH, or in|out|pause|version")
 
 func run(args []string) error {
+	keepToSelf()
 	verb, rest := "", []string(nil)
 	if len(args) > 0 {
 		verb, rest = args[0], args[1:]
@@ -56,6 +57,16 @@ func run(args []string) error {
 		return nil
 	}
 	return errUsage
+}
+
+// keepToSelf has no process of this one inherit what the runtime has left open in it by carelessness.
+func keepToSelf() {
+	const first, last, often = 3, 1<<32 - 1, 1024
+	if unix.CloseRange(first, last, unix.CLOSE_RANGE_CLOEXEC) != nil { // before Linux 5.11
+		for fd := first; fd < often; fd++ {
+			unix.CloseOnExec(fd)
+		}
+	}
 }
 
 // serve is the life of a supervisor.
@@ -121,7 +132,6 @@ func spawn(scratch string) error {
 const daemonReady = 3
 
 func daemon(scratch string) error {
-	unix.CloseOnExec(daemonReady)
 	program, err := self()
 	if err != nil {
 		return err

@@ -12,7 +12,8 @@ import (
 // Verb is the argument that makes the program a monitor.
 const Verb = "monitor"
 
-// The file descriptors of a monitor, beside the command's stdin, stdout and stderr, which it is started with.
+// The file descriptors of a monitor, beside the command's stdin, stdout and stderr, which it is started with. These two are closed on
+// exec before Main is called, as all others are.
 const (
 	Socket = 3 // to the supervisor
 	Log    = 4 // what a panic of this program says

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -45,6 +46,12 @@ func (m *monitor) start(c Command) error {
 	}
 	restore := preferForOOM()
 	defer restore()
+	// The runtime may have started this program with signals blocked. Of the command none is; here it does no harm.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, new(unix.Sigset_t), nil); err != nil {
+		return sdk.NewInternal(err, "unblocking signals: %v", err)
+	}
 	for _, name := range candidates {
 		m.leader, err = syscall.ForkExec(name, argv, attr)
 		if err == nil {
@@ -71,7 +78,7 @@ func lookPath(name string, env []string) ([]string, error) {
 		if !ok {
 			continue
 		}
-		for _, dir := range filepath.SplitList(path) {
+		for dir := range strings.SplitSeq(path, ":") { // an empty one is the directory itself, even where it is the only one
 			file := filepath.Join(dir, name)
 			if dir == "" || !filepath.IsAbs(dir) {
 				file = "." + string(filepath.Separator) + file
