@@ -54,8 +54,9 @@ const threads = 4
 type monitor struct {
 	conn    *wire.Conn
 	leader  int
-	gone    bool  // the leader is
-	ownPeak int64 // of this process's memory when it made the leader, in KiB
+	gone    bool   // the leader is
+	ended   *Ended // until that was told
+	ownPeak int64  // of this process's memory when it made the leader, in KiB
 }
 
 // receive hands on what the supervisor wants, and closes the channel at its end.
@@ -72,8 +73,8 @@ func (m *monitor) receive(requests chan<- Signal) {
 
 func (m *monitor) run(caught <-chan os.Signal, requests <-chan Signal) error {
 	for {
-		left, err := m.reap()
-		if err != nil {
+		left := m.reap()
+		if err := m.tell(left); err != nil {
 			m.killTree()
 			return err
 		}
@@ -92,9 +93,9 @@ func (m *monitor) run(caught <-chan os.Signal, requests <-chan Signal) error {
 	}
 }
 
-// reap collects the dead and tells of the leader. It returns whether children are left.
-func (m *monitor) reap() (left bool, err error) {
-	left = proc.Reap(func(pid int, status unix.WaitStatus, usage unix.Rusage) {
+// reap collects the dead. It returns whether children are left.
+func (m *monitor) reap() (left bool) {
+	return proc.Reap(func(pid int, status unix.WaitStatus, usage unix.Rusage) {
 		if pid != m.leader || m.gone {
 			return
 		}
@@ -103,9 +104,18 @@ func (m *monitor) reap() (left bool, err error) {
 		if peak <= m.ownPeak { // the kernel counts what this process was when it forked: less than that it cannot tell
 			peak = 0
 		}
-		err = m.conn.WriteMessage(KindEvent, Event{Ended: &Ended{Status: uint32(status), PeakMemoryBytes: peak * 1024, At: time.Now()}})
+		m.ended = &Ended{Status: uint32(status), PeakMemoryBytes: peak * 1024, At: time.Now()}
 	})
-	return left, err
+}
+
+// tell tells once of the leader's end.
+func (m *monitor) tell(left bool) error {
+	if m.ended == nil {
+		return nil
+	}
+	e := Event{Ended: m.ended}
+	e.Ended.Left, m.ended = left, nil
+	return m.conn.WriteMessage(KindEvent, e)
 }
 
 // signal signals the leader's group. Once the leader has been reaped, its number is its group's only as long as one of ours is in
@@ -132,7 +142,7 @@ func (m *monitor) signal(s unix.Signal) {
 const rescan = 20 * time.Millisecond
 
 // killTree kills what is below this process until nothing is. What is killed cannot have children any more; what was born meanwhile is
-// seen the next time.
+// seen the next time. That the leader has ended is told afterwards, so that whoever hears of it finds nothing left.
 func (m *monitor) killTree() {
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, unix.SIGCHLD)
@@ -151,7 +161,7 @@ func (m *monitor) killTree() {
 				forbidden++
 			}
 		}
-		left, _ := m.reap()
+		left := m.reap()
 		if !left || err != nil || forbidden > 0 && forbidden == len(all) {
 			return
 		}

@@ -55,4 +55,5 @@ type Ended struct {
 	Status          uint32 // as of wait(2)
 	PeakMemoryBytes int64
 	At              time.Time
+	Left            bool // something that it started is still there
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"io"
+	"os"
 
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
@@ -59,7 +60,8 @@ func Archive(ctx context.Context, stdin io.Reader, stdout io.Writer, verb wire.V
 	if r.Verb != verb {
 		return wire.ErrProtocol
 	}
-	root, err := volumetar.Open(r.Root, volumetar.Options{})
+	// Who is not root can give nothing away: what it unpacks is its own.
+	root, err := volumetar.Open(r.Root, volumetar.Options{DropOwners: os.Geteuid() != 0})
 	if err == nil {
 		if verb == wire.VerbIn {
 			err = root.Unpack(ctx, string(r.Path), &wire.DataReader{Conn: conn})

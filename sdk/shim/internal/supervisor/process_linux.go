@@ -29,7 +29,7 @@ type process struct {
 	journal *keeper.Journal
 	streams *streams
 	monitor *monitorConn
-	over    chan struct{} // closed when the monitor is gone, and with it all of the command's tree
+	over    chan struct{} // closed when nothing is left of the command's tree
 	oom     int64         // how often memory had run out in the container when it started
 	killed  atomic.Bool   // KILL was asked for, so it is not of memory that it ends
 }
@@ -159,11 +159,16 @@ func (s *Supervisor) run(p *process, fate error) {
 		// Nobody can tell how it ended. What it left is killed, and only what it wrote is told.
 		s.log.Error("a process has lost its monitor", "process", p.id, "error", fate)
 		s.abandon(p)
+		close(p.over)
 	} else {
+		if !ended.Left {
+			close(p.over) // before the exit: whoever sees that may seal
+		}
 		s.conclude(p, *ended)
+		if p.monitor.wait(); ended.Left {
+			close(p.over)
+		}
 	}
-	p.monitor.wait() // for the leftovers
-	close(p.over)
 	p.streams.wait() // for whoever else has got hold of its pipes
 }
 
