@@ -37,12 +37,9 @@ func run(args []string) error {
 	case verb == daemonVerb && len(rest) == 1:
 		return daemon(rest[0])
 	case verb == "init" && len(rest) == 1:
-		if err := spawn(rest[0]); err != nil {
-			fmt.Fprintln(os.Stderr, "slipway-shim:", err) // the relay says what there is
-		}
-		return relay.Run(context.Background(), rest[0], version, os.Stdin, os.Stdout)
+		return relay.Run(context.Background(), rest[0], version, spawn(rest[0]), os.Stdin, os.Stdout)
 	case verb == "relay" && len(rest) == 1:
-		return relay.Run(context.Background(), rest[0], version, os.Stdin, os.Stdout)
+		return relay.Run(context.Background(), rest[0], version, nil, os.Stdin, os.Stdout)
 	case verb == monitor.Verb:
 		return monitor.Main()
 	case (verb == string(wire.VerbIn) || verb == string(wire.VerbOut)) && len(rest) == 0:
@@ -69,8 +66,11 @@ func keepToSelf() {
 	}
 }
 
-// serve is the life of a supervisor.
+// serve is the life of a supervisor. It makes the scratch directory where a runtime has no way to.
 func serve(scratch string, log *os.File) error {
+	if err := os.Mkdir(scratch, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
 	program, err := self()
 	if err != nil {
 		return err

@@ -22,8 +22,9 @@ import (
 // keeper is the container's own command, the runtime starts both.
 const bornWithin = 5 * time.Second
 
-// Run relays until either side ends. It speaks the Hello, or lets the keeper do so.
-func Run(ctx context.Context, scratch, version string, stdin, stdout *os.File) error {
+// Run relays until either side ends. It speaks the Hello, or lets the keeper do so. Unborn, if not nil, is why the caller could not make a
+// keeper itself.
+func Run(ctx context.Context, scratch, version string, unborn error, stdin, stdout *os.File) error {
 	if err := os.Chdir(scratch); err != nil { // the socket's path must be short
 		return refuse(stdout, version, wire.StateNone, err)
 	}
@@ -46,7 +47,10 @@ func Run(ctx context.Context, scratch, version string, stdin, stdout *os.File) e
 		}
 		return relay(conn, stdin, stdout)
 	}
-	return refuse(stdout, version, state, errors.New("no keeper was ever started in this container"))
+	if unborn == nil {
+		unborn = errors.New("no keeper was ever started in this container")
+	}
+	return refuse(stdout, version, state, unborn)
 }
 
 // refuse says why there is no session.
