@@ -11,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/yamux"
 	"pgregory.net/rapid"
 
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
 )
 
 // A follow whose relay is cut at random moments delivers what it would have, exactly, and so does stdin.
@@ -259,6 +261,70 @@ func TestSupersededWhileCut(t *testing.T) {
 	cancel()
 	if err := <-done; err != context.Canceled {
 		t.Error(err)
+	}
+}
+
+// What was delivered and not acknowledged is still the caller's to ask for after a cut, and what it acknowledges too soon does not count.
+func TestCutKeepsUnacknowledged(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(t, Options{})
+	start(t, d, "p", "gen", "1", "2000000")
+	acks, acked := make(chan sdk.Position), make(chan struct{})
+	go func() {
+		acks <- 1 << 40
+		close(acked)
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	l := &listener{t: t}
+	f := l.follow()
+	f.Acks = acks
+	output := f.Output
+	f.Output = func(records []sdk.Record) error {
+		<-acked
+		if l.next == 0 {
+			w.cut()
+		}
+		return output(records)
+	}
+	f.Exit = func(sdk.Exit) error { cancel(); return nil }
+	if err := d.FollowProcess(ctx, box, "p", 0, f); err != context.Canceled {
+		t.Fatal(err)
+	}
+	if w.count() != 2 || !bytes.Equal(l.err.Bytes(), seeded(1, 2000000)) {
+		t.Errorf("%d execs, %d bytes", w.count(), l.err.Len())
+	}
+	again := &listener{t: t}
+	if err := d.FollowProcess(t.Context(), box, "p", 0, again.follow()); err != nil || !bytes.Equal(again.err.Bytes(), seeded(1, 2000000)) {
+		t.Errorf("%d bytes, %v", again.err.Len(), err)
+	}
+}
+
+// A keeper may come to a request after the relay that brought it is gone, and then takes it for a newer follower than the one on the next
+// relay: that one resumes.
+func TestGhost(t *testing.T) {
+	requests := make(chan wire.Follow, 10)
+	legs := 0
+	d := hostile(t, evil(func(c *wire.Conn, s *yamux.Stream, r wire.Request) {
+		requests <- *r.Follow
+		if legs++; legs == 1 {
+			s.Session().Close()
+			return
+		}
+		_ = c.WriteMessage(wire.KindOpened, wire.Opened{State: sdk.ProcessExited})
+		if legs == 2 {
+			_ = c.WriteMessage(wire.KindEnd, wire.NewFailure(sdk.NewFailedPrecondition(sdk.ReasonSuperseded, sdk.KindProcess, "p", "superseded")))
+			return
+		}
+		_ = c.WriteMessage(wire.KindExit, &wire.Exit{Reason: sdk.ExitExited})
+		_ = c.Write(wire.KindEnd)
+	}))
+	opened := 0
+	if err := d.FollowProcess(t.Context(), box, "p", 0, sdk.Follow{Opened: func(sdk.Opened) error { opened++; return nil }}); err != nil || opened != 1 {
+		t.Error(err, opened)
+	}
+	first, second, third := <-requests, <-requests, <-requests
+	if first.Resume || second.Resume || !third.Resume || first.Name != second.Name || first.Name != third.Name {
+		t.Error(first, second, third)
 	}
 }
 

@@ -3,7 +3,6 @@ package shim
 import (
 	"bufio"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -12,15 +11,13 @@ import (
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
 )
 
-// guard reads what a container sends to our yamux session, and lets through only what cannot harm it. yamux holds its locks while it
-// waits for the rest of a frame, so one that is cut in two by an enemy would hold up calls that end: guard passes on only bytes that
-// are at hand, as more frames. And yamux answers each ping on a goroutine: guard bounds their number. Streams are ours to open.
+// guard reads what a container sends to our yamux session, and lets through only what cannot harm it. yamux answers each ping on a
+// goroutine, which waits where the container does not read: guard bounds their number. And yamux keeps what comes on streams that the
+// other end opens: here they are ours to open.
 type guard struct {
 	r     *bufio.Reader
-	head  []byte // of yamux, to be passed on
-	body  int    // bytes after it, at hand
-	rest  uint32 // bytes of the frame that come as a frame of their own
-	id    uint32 // the stream of the frame
+	head  []byte // to be passed on
+	body  int64  // bytes after it
 	pings float64
 	at    time.Time
 
@@ -38,50 +35,25 @@ const (
 )
 
 func (g *guard) Read(p []byte) (int, error) {
-	for {
-		switch {
-		case len(g.head) > 0:
-			n := copy(p, g.head)
-			g.head = g.head[n:]
-			return n, nil
-		case g.body > 0:
-			n, err := g.r.Read(p[:min(len(p), g.body)])
-			g.body -= n
-			return n, err
-		case g.rest > 0:
-			if err := g.piece(0); err != nil {
-				return 0, err
-			}
-		default:
-			if err := g.frame(); err != nil {
-				return 0, err
-			}
+	if len(g.head) == 0 && g.body == 0 {
+		if err := g.frame(); err != nil {
+			return 0, err
 		}
 	}
-}
-
-// piece makes what is at hand of the rest, at least a byte, a frame.
-func (g *guard) piece(flags uint16) error {
-	if _, err := g.r.Peek(1); err != nil {
-		return unexpected(err)
+	if len(g.head) > 0 {
+		n := copy(p, g.head)
+		g.head = g.head[n:]
+		return n, nil
 	}
-	g.body = min(g.r.Buffered(), int(min(g.rest, readBytes)))
-	g.rest -= uint32(g.body)
-	h := make([]byte, 0, muxHeader)
-	h = append(h, 0, muxData)
-	h = binary.BigEndian.AppendUint16(h, flags)
-	h = binary.BigEndian.AppendUint32(h, g.id)
-	g.head = binary.BigEndian.AppendUint32(h, uint32(g.body))
-	return nil
+	n, err := g.r.Read(p[:min(int64(len(p)), g.body)])
+	g.body -= int64(n)
+	return n, err
 }
 
 // frame reads the header of the next frame.
 func (g *guard) frame() error {
 	h := make([]byte, muxHeader)
-	if n, err := io.ReadFull(g.r, h); err != nil {
-		if n > 0 {
-			err = unexpected(err)
-		}
+	if _, err := io.ReadFull(g.r, h); err != nil {
 		return err
 	}
 	kind, flags := h[1], binary.BigEndian.Uint16(h[2:])
@@ -97,12 +69,8 @@ func (g *guard) frame() error {
 			return g.fail("more pings than there is reason for")
 		}
 	}
-	if g.rest = 0; kind == muxData {
-		g.rest = binary.BigEndian.Uint32(h[8:])
-	}
-	if g.rest > 0 {
-		g.id = binary.BigEndian.Uint32(h[4:])
-		return g.piece(flags)
+	if kind == muxData {
+		g.body = int64(binary.BigEndian.Uint32(h[8:]))
 	}
 	g.head = h
 	return nil
@@ -111,12 +79,5 @@ func (g *guard) frame() error {
 func (g *guard) fail(format string, args ...any) error {
 	err := fmt.Errorf("%w: %s", wire.ErrProtocol, fmt.Sprintf(format, args...))
 	g.broken.CompareAndSwap(nil, &err)
-	return err
-}
-
-func unexpected(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
 	return err
 }

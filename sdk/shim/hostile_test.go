@@ -183,19 +183,20 @@ func TestHostileAnswers(t *testing.T) {
 		name  string
 		calls []string
 		f     answer
+		ends  bool // and that is what is wrong
 	}{
 		{"a frame too big", all, func(c *wire.Conn, s *yamux.Stream, _ wire.Request) {
 			_, _ = s.Write([]byte{byte(wire.KindReply), 0xff, 0xff, 0xff})
 			_, _ = c.ReadRequest()
-		}},
+		}, false},
 		{"more without end", all, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			for c.Write(wire.KindMore, make([]byte, wire.MaxFrame)) == nil {
 			}
-		}},
-		{"another kind", all, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) { _ = c.Write(200) }},
-		{"not JSON", all[:1], func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) { _ = c.Write(wire.KindReply, []byte("{")) }},
-		{"the end at once", all, func(*wire.Conn, *yamux.Stream, wire.Request) {}},
-		{"half a frame", all, func(_ *wire.Conn, s *yamux.Stream, _ wire.Request) { _, _ = s.Write([]byte{3, 0, 1}) }},
+		}, false},
+		{"another kind", all, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) { _ = c.Write(200) }, false},
+		{"not JSON", all[:1], func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) { _ = c.Write(wire.KindReply, []byte("{")) }, false},
+		{"the end at once", all, func(*wire.Conn, *yamux.Stream, wire.Request) {}, true},
+		{"half a frame", all, func(_ *wire.Conn, s *yamux.Stream, _ wire.Request) { _, _ = s.Write([]byte{3, 0, 1}) }, true},
 		{"no container", all, func(c *wire.Conn, _ *yamux.Stream, r wire.Request) {
 			kind := wire.KindReply
 			f := &wire.Failure{Class: sdk.NotFound, Kind: sdk.KindContainer, ID: []byte("box")}
@@ -204,16 +205,16 @@ func TestHostileAnswers(t *testing.T) {
 				return
 			}
 			_ = c.WriteMessage(kind, wire.Reply{Error: f})
-		}},
+		}, false},
 		{"no volume", all[:1], func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			_ = c.WriteMessage(wire.KindReply, wire.Reply{Error: &wire.Failure{Class: sdk.NotFound, Kind: sdk.KindVolume}})
-		}},
+		}, false},
 		{"a class of its own", all[:1], func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			_ = c.WriteMessage(wire.KindReply, wire.Reply{Error: &wire.Failure{Class: "fine"}})
-		}},
+		}, false},
 		{"a file missing where none was asked for", all[:2], func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			_ = c.WriteMessage(wire.KindReply, wire.Reply{Error: &wire.Failure{Class: sdk.NotFound, Kind: sdk.KindFile}})
-		}},
+		}, false},
 		{"a list without end", list, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			for i := 0; ; i++ {
 				var r wire.Reply
@@ -224,83 +225,89 @@ func TestHostileAnswers(t *testing.T) {
 					return
 				}
 			}
-		}},
+		}, false},
 		{"a process twice", list, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			_ = c.WriteMessage(wire.KindReply, wire.Reply{Processes: []wire.Process{process("a"), process("a")}})
-		}},
+		}, false},
 		{"an id that is none", list, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			_ = c.WriteMessage(wire.KindReply, wire.Reply{Processes: []wire.Process{process("A/..")}})
-		}},
+		}, false},
 		{"too many in a reply", list, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			var r wire.Reply
 			for i := range wire.PerReply + 1 {
 				r.Processes = append(r.Processes, process(fmt.Sprint(i)))
 			}
 			_ = c.WriteMessage(wire.KindReply, r)
-		}},
+		}, false},
 		{"files out of order", []string{"files"}, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			_ = c.WriteMessage(wire.KindReply, wire.Reply{Files: []wire.File{{Name: []byte("b")}, {Name: []byte("a")}}})
-		}},
+		}, false},
 		{"two files", []string{"stat"}, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			_ = c.WriteMessage(wire.KindReply, wire.Reply{Files: []wire.File{{Name: []byte("b")}, {Name: []byte("c")}}})
-		}},
+		}, false},
 		{"a path as a name", []string{"stat", "files"}, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			_ = c.WriteMessage(wire.KindReply, wire.Reply{Files: []wire.File{{Name: []byte("../b")}}})
-		}},
-		{"more than was asked for", []string{"read"}, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) { _ = c.Write(wire.KindData, make([]byte, 11)) }},
+		}, false},
+		{"more than was asked for", []string{"read"}, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) { _ = c.Write(wire.KindData, make([]byte, 11)) }, false},
 		{"data of nothing", []string{"read"}, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			for c.Write(wire.KindData) == nil {
 			}
-		}},
-		{"output before it is opened", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) { output(c, 0, "x") }},
-		{"output that skips", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) { opened(c); output(c, 0, "x"); output(c, 2, "x") }},
-		{"output that repeats", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) { opened(c); output(c, 0, "xx"); output(c, 1, "x") }},
+		}, false},
+		{"output before it is opened", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) { output(c, 0, "x") }, false},
+		{"output that skips", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) { opened(c); output(c, 0, "x"); output(c, 2, "x") }, false},
+		{"output that repeats", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) { opened(c); output(c, 0, "xx"); output(c, 1, "x") }, false},
 		{"output of nothing", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			opened(c)
 			_ = c.Write(wire.KindOutput, make([]byte, 17))
-		}},
+		}, false},
 		{"a gap backwards", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			opened(c)
 			_ = c.WriteOutput(sdk.Record{Position: 0, GapTo: -5})
-		}},
-		{"opened twice", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) { opened(c); opened(c) }},
+		}, false},
+		{"opened twice", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) { opened(c); opened(c) }, false},
 		{"opened in no state", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			_ = c.WriteMessage(wire.KindOpened, wire.Opened{State: 77})
-		}},
+		}, false},
 		{"the end without an exit", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			opened(c)
 			output(c, 0, "x")
 			_ = c.Write(wire.KindEnd)
-		}},
+		}, false},
 		{"the exit before the end of the output", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			opened(c)
 			_ = c.WriteMessage(wire.KindExit, exit)
 			output(c, 0, "x")
-		}},
+		}, false},
 		{"two exits", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			opened(c)
 			_ = c.WriteMessage(wire.KindExit, exit)
 			_ = c.WriteMessage(wire.KindExit, exit)
-		}},
+		}, false},
 		{"an exit that nobody can have had", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			opened(c)
 			_ = c.WriteMessage(wire.KindExit, &wire.Exit{Code: 256, Reason: sdk.ExitExited})
-		}},
+		}, false},
 		{"stdin taken that was not sent", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			opened(c)
 			_ = c.WriteNumber(wire.KindTaken, 1<<40)
-		}},
+		}, false},
 		{"opened and not there", follow, func(c *wire.Conn, _ *yamux.Stream, _ wire.Request) {
 			opened(c)
 			_ = c.WriteMessage(wire.KindEnd, &wire.Failure{Class: sdk.NotFound, Kind: sdk.KindProcess, ID: []byte("p")})
-		}},
+		}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			d := hostile(t, evil(c.f))
+			d := hostile(t, evil(func(conn *wire.Conn, s *yamux.Stream, r wire.Request) {
+				c.f(conn, s, r)
+				if !c.ends {
+					_, _ = io.Copy(io.Discard, s) // so that it is what f said that is wrong, and not its end
+				}
+			}))
 			d.o.CallTimeout = 5 * time.Second // nothing here is about time
-			var errs map[string]error
-			within(t, 10*time.Second, func() { errs = every(t.Context(), d) })
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			errs := every(ctx, d)
 			for _, name := range c.calls {
 				check(t, name, errs[name])
 				if e, ok := errors.AsType[*sdk.Error](errs[name]); !ok || e.Class != sdk.Internal || !errors.Is(e, wire.ErrProtocol) {

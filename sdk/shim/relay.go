@@ -59,11 +59,11 @@ func (c *call) session(ctx context.Context) (*session, error) {
 	return r.session, r.err
 }
 
-// over tells that no call can use it.
+// over tells that no call can use it. One that did not open has left before it told so.
 func (r *relay) over() bool {
 	select {
 	case <-r.opened:
-		return r.session == nil || r.session.mux.IsClosed()
+		return r.session.mux.IsClosed()
 	default:
 		return false
 	}
