@@ -52,16 +52,21 @@ func linuxCases() []Case {
 func runZombies(ctx context.Context, c *C) {
 	id := c.Container(ctx)
 	n := c.Times(1000)
-	j := c.Exec(ctx, id, c.Commands.Script(`i=0; while [ $i -lt "$1" ]; do (true & true &); i=$((i+2)); done; echo born`, strconv.Itoa(n)))
-	c.WantOutput(j, "born\n", "", "a process that has %d children's children", n)
-	next := c.Start(ctx, id, c.Commands.Script(`while grep -q '^State:.Z' /proc/[0-9]*/status 2>/dev/null; do sleep 0.05; done; echo none`))
-	j, ok := c.FollowFor(ctx, DefaultTimeout, id, next)
-	if !ok {
+	p := c.Start(ctx, id, c.Commands.Script(`i=0; while [ $i -lt "$1" ]; do (true & true &); i=$((i+2)); done; echo born; read -r line; echo done`, strconv.Itoa(n)), WithStdin)
+	c.AwaitOutput(ctx, id, p, "born\n")
+	none := c.Commands.Script(`while grep -q '^State:.Z' /proc/[0-9]*/status 2>/dev/null; do sleep 0.05; done; echo none`)
+	look := func(when string) {
+		j, ok := c.FollowFor(ctx, DefaultTimeout/2, id, c.Start(ctx, id, none))
+		if ok {
+			c.WantOutput(j, "none\n", "", "the next process, %s", when)
+			return
+		}
 		dead := c.Exec(ctx, id, c.Commands.Script(`grep -l '^State:.Z' /proc/[0-9]*/status 2>/dev/null`))
-		c.Errorf("what has ended is waited for by somebody", "after %v there are still %d zombies", DefaultTimeout, strings.Count(string(dead.Stdout), "\n"))
-		return
+		c.Fatalf("what has ended is waited for by somebody", "of %d children's children, %s: %d zombies after %v", n, when, strings.Count(string(dead.Stdout), "\n"), DefaultTimeout/2)
 	}
-	c.WantOutput(j, "none\n", "", "the process after it")
+	look("while their grandparent lives")
+	c.WantOutput(c.FollowStdin(ctx, id, p, strings.NewReader("go\n")), "born\ndone\n", "", "a process that has %d children's children", n)
+	look("after its end")
 }
 
 func runDescriptors(ctx context.Context, c *C) {
