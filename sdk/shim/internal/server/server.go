@@ -66,6 +66,7 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, k Keeper) error {
 		select {
 		case room <- struct{}{}:
 		case <-session.CloseChan():
+			return nil
 		}
 		calls.Go(func() {
 			defer func() { <-room }()
