@@ -70,13 +70,10 @@ func runTTYSize(ctx context.Context, c *C) {
 		columns, rows uint16
 		want          string
 	}{{0, 0, "24 80"}, {132, 43, "43 132"}, {100, 0, "24 100"}, {0, 50, "50 80"}, {10, 5, "5 10"}, {20000, 10000, "10000 20000"}} {
-		j := c.Exec(ctx, id, Cmd{Path: "stty", Args: []string{"size"}}, WithTTY(tt.columns, tt.rows), otherSize)
+		j := c.Exec(ctx, id, Cmd{Path: "stty", Args: []string{"size"}}, WithTTY(tt.columns, tt.rows))
 		c.WantOutput(j, tt.want+"\r\n", "", "%d columns and %d rows", tt.columns, tt.rows)
 	}
 }
-
-// otherSize is what some say instead of a size that was never set.
-func otherSize(s *sdk.ProcessSpec) { s.Env = append(s.Env, "COLUMNS=77", "LINES=66") }
 
 func runResize(ctx context.Context, c *C) {
 	id := c.Container(ctx)
@@ -106,7 +103,7 @@ func runResizeRefused(ctx context.Context, c *C) {
 	c.WantNotFound(sdk.ResizeProcess(ctx, w, id, c.ProcessID(), sdk.TTY{}), sdk.KindProcess, "it was never started", "resizing a process that is not there")
 	c.WantNotFound(sdk.ResizeProcess(ctx, w, c.ContainerID(), plain, sdk.TTY{}), sdk.KindContainer, "what was not found is named", "resizing in a container that is not there")
 
-	p := c.Start(ctx, id, c.Commands.Script(`echo ready; read -r line; stty size`), WithTTY(132, 43), WithStdin, otherSize)
+	p := c.Start(ctx, id, c.Commands.Script(`echo ready; read -r line; stty size`), WithTTY(132, 43), WithStdin)
 	c.AwaitOutput(ctx, id, p, "ready\r\n")
 	c.OK(sdk.ResizeProcess(ctx, w, id, p, sdk.TTY{}), "resizing to zeros")
 	j := c.FollowStdin(ctx, id, p, strings.NewReader("\n"))
