@@ -23,6 +23,7 @@ type monitorConn struct {
 	socket *os.File
 	conn   *wire.Conn
 	reaped chan struct{}
+	status unix.WaitStatus // once it is reaped
 }
 
 // newMonitor makes a monitor with those files as its stdin, stdout and stderr.
@@ -109,10 +110,11 @@ func (m *monitorConn) ended() (*monitor.Ended, error) {
 	return e.Ended, nil
 }
 
-// wait awaits the end of the monitor, and with it of all that the command has left.
-func (m *monitorConn) wait() {
+// wait awaits the end of the monitor, and with it of all that the command has left; false: it was killed, and may have left something.
+func (m *monitorConn) wait() bool {
 	<-m.reaped
 	m.close()
+	return m.status.Exited()
 }
 
 // close makes the monitor kill its tree and end.
@@ -140,9 +142,10 @@ func (s *Supervisor) reaping() (stop func()) {
 		defer close(stopped)
 		for {
 			s.mu.Lock()
-			proc.Reap(func(pid int, _ unix.WaitStatus, _ unix.Rusage) {
+			proc.Reap(func(pid int, status unix.WaitStatus, _ unix.Rusage) {
 				if m, ok := s.monitors[pid]; ok {
 					delete(s.monitors, pid)
+					m.status = status
 					close(m.reaped)
 				}
 			})

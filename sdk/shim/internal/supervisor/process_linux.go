@@ -165,7 +165,10 @@ func (s *Supervisor) run(p *process, fate error) {
 			close(p.over) // before the exit: whoever sees that may seal
 		}
 		s.conclude(p, *ended)
-		if p.monitor.wait(); ended.Left {
+		if !p.monitor.wait() {
+			s.killOrphans()
+		}
+		if ended.Left {
 			close(p.over)
 		}
 	}
@@ -190,7 +193,8 @@ func (s *Supervisor) conclude(p *process, ended monitor.Ended) {
 
 // abandon ends a process without an exit.
 func (s *Supervisor) abandon(p *process) {
-	p.monitor.wait() // only then are its orphans ours
+	p.monitor.close() // one that lives kills its tree then
+	p.monitor.wait()  // only then are its orphans ours
 	s.killOrphans()
 	p.streams.finish(time.Now().Add(sdk.OutputGrace))
 	p.journal.CloseOutput()
