@@ -71,7 +71,7 @@ const (
 	ReasonVersion    Reason = "version"     // the container's keeper speaks another version of its protocol: only destroying it works, or the plugin's other version
 
 	// With Exhausted.
-	ReasonStorage Reason = "storage" // no room for data
+	ReasonStorage Reason = "storage" // no room for data; with FailedPrecondition: none for the container's own record of a process
 	ReasonMemory  Reason = "memory"  // no memory for one more container
 
 	// With Unavailable.

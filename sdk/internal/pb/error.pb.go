@@ -120,7 +120,7 @@ type Error struct {
 	//	invalid: spec, path, image, archive, encoding, signal, config, too-large, user-not-found, executable-not-found,
 	//	  not-executable
 	//	failed precondition: abandoned, superseded, output-gap, in-use, sealed, not-sealed, creating, processes, dead,
-	//	  record-lost
+	//	  record-lost, version; storage, where a container's own record of processes finds no room
 	//	exhausted: storage, memory
 	//	unavailable: plugin-gone
 	//	internal: panic
