@@ -26,15 +26,12 @@ const maxRecord = 64 << 10
 // List tells of all processes: those without an exit are abandoned. A volume that cannot be read is FailedPrecondition with
 // sdk.ReasonRecordLost.
 func (r Remains) List() ([]sdk.ProcessInfo, error) {
-	entries, err := fs.ReadDir(r.Scratch, processes)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil // nothing was ever started
-	}
+	entries, err := r.entries(processes)
 	if err != nil {
 		return nil, lost(err)
 	}
 	var all []sdk.ProcessInfo
-	for _, e := range entries[:min(len(entries), 2*sdk.MaxProcesses)] {
+	for _, e := range entries {
 		info, _, err := r.read(sdk.ProcessID(e.Name()))
 		if sdk.IsNotFound(err, sdk.KindProcess) {
 			continue
@@ -47,6 +44,39 @@ func (r Remains) List() ([]sdk.ProcessInfo, error) {
 		}
 	}
 	return all, nil
+}
+
+// entries gives what is in a directory, or nothing where there is none, and no more than a keeper can have made.
+func (r Remains) entries(name string) ([]fs.DirEntry, error) {
+	if err := r.directory(name); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		return nil, err
+	}
+	f, err := r.Scratch.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	dir, ok := f.(fs.ReadDirFile)
+	if !ok {
+		return nil, &fs.PathError{Op: "readdir", Path: name, Err: errors.ErrUnsupported}
+	}
+	entries, err := dir.ReadDir(2 * sdk.MaxProcesses)
+	if err == io.EOF {
+		err = nil
+	}
+	return entries, err
+}
+
+// directory is an error where opening a directory could find something else, and wait for ever.
+func (r Remains) directory(name string) error {
+	info, err := fs.Stat(r.Scratch, name)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is no directory", name)
+	}
+	return err
 }
 
 func lost(err error) error {
@@ -110,7 +140,11 @@ func (r Remains) Follow(ctx context.Context, id sdk.ProcessID, from sdk.Position
 	if err != nil {
 		return err
 	}
-	dir, err := fs.Sub(r.Scratch, path.Join(processes, string(id), journal))
+	name := path.Join(processes, string(id), journal)
+	if err := r.directory(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return lost(err)
+	}
+	dir, err := fs.Sub(r.Scratch, name)
 	if err != nil {
 		return err
 	}
