@@ -25,7 +25,8 @@ var layers = map[string][]string{
 	"sdk/shim":                    {"sdk/..."},
 	"sdk/shim/cmd":                {"sdk", "sdk/shim/internal/..."},
 	"sdk/shim/internal/...":       {"sdk", "sdk/keeper", "sdk/volumetar", "sdk/shim/internal/..."},
-	"sdk/shim/internal/onrunc":    {"examples/runc/engine"}, // in its tests: the shim's proof on real containers
+	"sdk/shim/internal/onrunc":    {"examples/runc/engine"},                                             // in its tests: the shim's proof on real containers
+	"sdk/shim/internal/onnomad":   {"sdk/...", "host/launch", "conformance", "plugins/nomad/nomadtest"}, // in its tests: the same on Nomad
 	"sdk/volumetar":               {"sdk"},
 	"conformance":                 {"sdk/...", "host/launch"},
 	"conformance/...":             {"sdk/...", "host/launch", "conformance/..."},
