@@ -33,6 +33,8 @@ const (
 	// writeTimeout bounds a frame of the session's own on a driver that does not read. Data waits for room as long as it takes.
 	writeTimeout = 30 * time.Second
 	maxStreams   = 1024 // at once
+	// maxReading is how many requests are read at once, each of which takes megabytes at worst. The next ones wait.
+	maxReading = 8
 )
 
 // Serve serves one session over conn until either end closes it, ctx ends, or the driver falls silent, and closes conn. It has sent
@@ -54,7 +56,7 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, k Keeper) error {
 	stop := context.AfterFunc(ctx, func() { session.Close() })
 	defer stop()
 	defer session.Close()
-	room := make(chan struct{}, maxStreams)
+	room, reading := make(chan struct{}, maxStreams), make(chan struct{}, maxReading)
 	for {
 		stream, err := session.AcceptStream()
 		if err != nil {
@@ -71,20 +73,26 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, k Keeper) error {
 		calls.Go(func() {
 			defer func() { <-room }()
 			defer stream.Close()
-			serveCall(ctx, stream, k)
+			serveCall(ctx, stream, reading, k)
 		})
 	}
 }
 
-// requestTimeout is how long a request may take to arrive once its stream is open.
+// requestTimeout is how long a request may take to arrive once it is its turn.
 const requestTimeout = 30 * time.Second
 
 // serveCall serves one stream. There is nobody to tell of an error of the stream itself.
-func serveCall(ctx context.Context, stream *yamux.Stream, k Keeper) {
+func serveCall(ctx context.Context, stream *yamux.Stream, reading chan struct{}, k Keeper) {
+	select {
+	case reading <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
 	conn := wire.NewConn(stream, stream)
 	_ = stream.SetReadDeadline(time.Now().Add(requestTimeout))
 	r, err := conn.ReadRequest()
 	_ = stream.SetReadDeadline(time.Time{})
+	<-reading
 	if err != nil {
 		return
 	}

@@ -47,8 +47,12 @@ type Supervisor struct {
 	processes map[sdk.ProcessID]*process
 	monitors  map[int]*monitorConn // by pid, those that were not reaped
 	quiesced  bool
+	sessions  int
 	work      sync.WaitGroup // of sessions and processes
 }
+
+// maxSessions is more than one driver needs whose relays are cut again and again.
+const maxSessions = 32
 
 // threads is how many a supervisor has at hand: when the container is full of processes there will be no more.
 const threads = 10
@@ -65,7 +69,7 @@ func New(scratch string, o Options) (*Supervisor, error) {
 		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
 	}
 	s := &Supervisor{
-		scratch: ".", options: o, log: slog.New(slog.NewTextHandler(o.Log, nil)),
+		scratch: ".", options: o, log: slog.New(slog.NewTextHandler(&bounded{f: o.Log, left: maxLog}, nil)),
 		processes: make(map[sdk.ProcessID]*process), monitors: make(map[int]*monitorConn),
 	}
 	if err := s.beBorn(); err != nil {
@@ -165,6 +169,11 @@ func (s *Supervisor) serve(ctx context.Context, conn *net.UnixConn) {
 		conn.Close()
 		return
 	}
+	if !s.enter() {
+		conn.Close()
+		return
+	}
+	defer s.leave()
 	_ = conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
 	if err := wire.WriteHello(conn, s.Hello()); err != nil {
 		conn.Close()
@@ -174,6 +183,23 @@ func (s *Supervisor) serve(ctx context.Context, conn *net.UnixConn) {
 	if err := server.Serve(ctx, conn, s); err != nil {
 		s.log.Info("a session ended", "error", err)
 	}
+}
+
+// enter counts a session, if there may be one more.
+func (s *Supervisor) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.sessions == maxSessions {
+		return false
+	}
+	s.sessions++
+	return true
+}
+
+func (s *Supervisor) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sessions--
 }
 
 // Hello is what it says of itself.
