@@ -44,6 +44,7 @@ type world struct {
 	hello     wire.Hello
 	quiesced  bool
 	signals   []sdk.Signal
+	signalled map[sdk.ProcessID]int
 	failExec  error
 	commands  sync.WaitGroup
 	ctx       context.Context
@@ -65,7 +66,7 @@ func (l *line) Write(p []byte) (int, error) { return l.out.Write(p) }
 func (l *line) Close() error                { return errors.Join(l.in.Close(), l.out.Close()) }
 
 func newWorld(t testing.TB) *world {
-	w := &world{processes: make(map[sdk.ProcessID]*command), lines: make(map[*line]bool), hello: wire.Hello{State: wire.StateReady, Program: "test",
+	w := &world{processes: make(map[sdk.ProcessID]*command), signalled: make(map[sdk.ProcessID]int), lines: make(map[*line]bool), hello: wire.Hello{State: wire.StateReady, Program: "test",
 		Features: []sdk.Feature{sdk.FeatureTTY}, Notes: []string{"a note"}}}
 	w.ctx, w.end = context.WithCancel(context.Background())
 	t.Cleanup(func() { w.end(); w.commands.Wait() })
@@ -232,6 +233,7 @@ func (w *world) Signal(_ context.Context, id sdk.ProcessID, s sdk.Signal) error 
 		return sdk.NewNotFound(sdk.KindProcess, string(id))
 	}
 	w.signals = append(w.signals, s)
+	w.signalled[id]++
 	return nil
 }
 

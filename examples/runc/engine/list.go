@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 )
 
 // Status is where a container stands, in runc's words.
@@ -49,8 +51,26 @@ func (e *Engine) State(ctx context.Context, id string) (Info, error) {
 	return info, nil
 }
 
-// List tells of all containers.
+// List tells of all containers. Those that come or go meanwhile may be in it.
 func (e *Engine) List(ctx context.Context) ([]Info, error) {
+	for {
+		before, err := e.ids()
+		if err != nil {
+			return nil, err
+		}
+		infos, err := e.list(ctx)
+		if err == nil {
+			return infos, nil
+		}
+		// runc fails if one goes while it looks. With the same ones before and after it was something else.
+		after, idsErr := e.ids()
+		if idsErr != nil || slices.Equal(before, after) {
+			return nil, err
+		}
+	}
+}
+
+func (e *Engine) list(ctx context.Context) ([]Info, error) {
 	out, err := e.call(ctx, "", "list", "--format", "json")
 	if err != nil {
 		return nil, err
@@ -60,6 +80,11 @@ func (e *Engine) List(ctx context.Context) ([]Info, error) {
 		return nil, fmt.Errorf("runc list: %w", err)
 	}
 	return infos, nil
+}
+
+// ids are those whose state runc keeps: the file goes before its directory.
+func (e *Engine) ids() ([]string, error) {
+	return filepath.Glob(filepath.Join(e.runcRoot(), "*", "state.json"))
 }
 
 // known tells whether the engine has a bundle of that id, whole or not.
