@@ -12,11 +12,11 @@ import (
 // Verb is the argument that makes the program a monitor.
 const Verb = "monitor"
 
-// The file descriptors of a monitor, beside the command's stdin, stdout and stderr, which it is started with. These two are closed on
-// exec before Main is called, as all others are.
+// The file descriptors of a monitor. Stdin, stdout and stderr are the keeper's log: what this program itself has to say, should it
+// panic, is no output of the command and never waits for who reads that. All others are closed on exec before Main is called.
 const (
 	Socket = 3 // to the supervisor
-	Log    = 4 // what a panic of this program says
+	Stdio  = 4 // and the two after it: the command's stdin, stdout and stderr
 )
 
 // The frames on the socket, each a message of that kind.

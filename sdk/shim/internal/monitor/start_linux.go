@@ -28,7 +28,7 @@ func (m *monitor) start(c Command) error {
 	}
 	if c.TTY && u.credential != nil {
 		// As a login does, so that the user can open the terminal by its name. It works without.
-		_ = unix.Fchown(0, u.uid, -1)
+		_ = unix.Fchown(Stdio, u.uid, -1)
 	}
 	env := withDefaults(c.Env, u)
 	candidates, err := lookPath(string(c.Path), env)
@@ -36,7 +36,7 @@ func (m *monitor) start(c Command) error {
 		return err
 	}
 	attr := &syscall.ProcAttr{
-		Env: env, Files: []uintptr{0, 1, 2},
+		Env: env, Files: []uintptr{Stdio, Stdio + 1, Stdio + 2},
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: c.TTY, Ctty: 0, Credential: u.credential},
 	}
 	argv := make([]string, 1, 1+len(c.Args))
@@ -165,11 +165,9 @@ func ownPeak() int64 {
 	return usage.Maxrss
 }
 
-// letGo closes the command's pipes here, so that their ends are seen when the command ends, and puts the log in their place.
+// letGo closes the command's pipes here, so that their ends are seen when the command ends.
 func letGo() {
 	for fd := range 3 {
-		if err := unix.Dup3(Log, fd, 0); err != nil {
-			_ = unix.Close(fd)
-		}
+		_ = unix.Close(Stdio + fd)
 	}
 }

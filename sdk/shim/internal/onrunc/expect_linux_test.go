@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-run/slipway/examples/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -84,4 +85,12 @@ func reasonOf(err error) sdk.Reason {
 		return e.Reason
 	}
 	return ""
+}
+
+// after is a privileged box whose keeper starts once a script has changed its view of the container. Execs have the old view.
+func after(script string) setting {
+	return setting{spec: func(s *engine.Spec) {
+		s.Privileged = true
+		s.Args = []string{"/bin/sh", "-c", "unshare -m sh -c '" + script + "; exec /slipway/shim serve /slipway/scratch'; exit 1"}
+	}}
 }

@@ -20,13 +20,14 @@ import (
 
 // monitorConn is the supervisor's end of a monitor.
 type monitorConn struct {
+	pid    int
 	socket *os.File
 	conn   *wire.Conn
 	reaped chan struct{}
 	status unix.WaitStatus // once it is reaped
 }
 
-// newMonitor makes a monitor with those files as its stdin, stdout and stderr.
+// newMonitor makes a monitor, with those files for its command's stdin, stdout and stderr.
 func (s *Supervisor) newMonitor(p *process, stdio [3]*os.File) (*monitorConn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -43,16 +44,17 @@ func (s *Supervisor) newMonitor(p *process, stdio [3]*os.File) (*monitorConn, er
 
 	s.mu.Lock() // the reaper must not come before it knows of the monitor
 	defer s.mu.Unlock()
-	pid, err := syscall.ForkExec(s.options.Program, []string{"slipway-shim", monitor.Verb}, &syscall.ProcAttr{
+	log := s.options.Log.Fd()
+	m.pid, err = syscall.ForkExec(s.options.Program, []string{"slipway-shim", monitor.Verb}, &syscall.ProcAttr{
 		Env:   monitorEnv(),
-		Files: []uintptr{stdio[0].Fd(), stdio[1].Fd(), stdio[2].Fd(), theirs.Fd(), s.options.Log.Fd()},
+		Files: []uintptr{log, log, log, theirs.Fd(), stdio[0].Fd(), stdio[1].Fd(), stdio[2].Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		socket.Close()
 		return nil, noRoom(p.id, fmt.Errorf("making its monitor of %s: %w", s.options.Program, err))
 	}
-	s.monitors[pid] = m
+	s.monitors[m.pid] = m
 	return m, nil
 }
 
@@ -74,8 +76,7 @@ func (m *monitorConn) ready(id sdk.ProcessID) error {
 		err = wire.ErrProtocol
 	}
 	if err != nil {
-		m.close() // and so it ends, should it be alive
-		return noRoom(id, fmt.Errorf("its monitor has not come up: %w", err))
+		return noRoom(id, fmt.Errorf("its monitor has not come up (%w): see whether the container has room for its threads", err))
 	}
 	return nil
 }
@@ -115,6 +116,15 @@ func (m *monitorConn) wait() bool {
 	<-m.reaped
 	m.close()
 	return m.status.Exited()
+}
+
+// kill ends a monitor that is of no use any more and may not even hear that.
+func (s *Supervisor) kill(m *monitorConn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.monitors[m.pid] == m { // it is not reaped: the number is its own
+		_ = unix.Kill(m.pid, unix.SIGKILL)
+	}
 }
 
 // close makes the monitor kill its tree and end.

@@ -123,6 +123,7 @@ func (s *Supervisor) begin(p *process, spec sdk.ProcessSpec) (fate error) {
 	p.streams.release()
 	if p.failed == nil {
 		if p.failed = p.monitor.ready(p.id); p.failed != nil {
+			s.kill(p.monitor)
 			p.monitor.wait()
 		}
 	}
@@ -194,7 +195,12 @@ func (s *Supervisor) conclude(p *process, ended monitor.Ended) {
 // abandon ends a process without an exit.
 func (s *Supervisor) abandon(p *process) {
 	p.monitor.close() // one that lives kills its tree then
-	p.monitor.wait()  // only then are its orphans ours
+	select {
+	case <-p.monitor.reaped:
+	case <-time.After(killTimeout):
+		s.kill(p.monitor)
+	}
+	p.monitor.wait() // only then are its orphans ours
 	s.killOrphans()
 	p.streams.finish(time.Now().Add(sdk.OutputGrace))
 	p.journal.CloseOutput()

@@ -1,4 +1,4 @@
-// Command blocked executes its arguments with all signals blocked, as a careless runtime may.
+// Command blocked executes its arguments with all signals blocked, as a careless runtime may. Without any it does nothing for ever.
 package main
 
 import (
@@ -16,6 +16,11 @@ func main() {
 		all.Val[i] = ^all.Val[i]
 	}
 	err := unix.PthreadSigmask(unix.SIG_BLOCK, &all, nil)
+	if len(os.Args) < 2 {
+		for {
+			_ = unix.Pause()
+		}
+	}
 	if err == nil {
 		err = unix.Exec(os.Args[1], os.Args[1:], os.Environ())
 	}
