@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// recordBytes is the size to which writes are joined. Small enough to be a fraction of any message.
-	recordBytes = 64 << 10
+	// recordBytes is the size to which writes are joined. Small enough to be a fraction of any message, and to fit a frame of 64 KiB with
+	// what goes before it.
+	recordBytes = 60 << 10
 	// joinWithin is how close in time two writes must be to share a record, and with it a time.
 	joinWithin = 10 * time.Millisecond
 	// batchBytes and batchRecords bound one call of Follow.Output.

@@ -47,11 +47,11 @@ type session struct {
 func newSession(x *running, hello wire.Hello, keepAlive time.Duration) (*session, error) {
 	s := &session{hello: hello, guard: &guard{r: x.r}}
 	var err error
-	s.mux, err = yamux.Client(struct {
+	s.mux, err = yamux.Client(wire.JoinFrames(struct {
 		io.Reader
 		io.Writer
 		io.Closer
-	}{s.guard, x.in, closer(x.close)}, &yamux.Config{
+	}{s.guard, x.in, closer(x.close)}), &yamux.Config{
 		AcceptBacklog: streamBacklog, EnableKeepAlive: true, KeepAliveInterval: keepAlive, ConnectionWriteTimeout: min(writeTimeout, keepAlive),
 		MaxStreamWindowSize: windowBytes, StreamOpenTimeout: openTimeout, StreamCloseTimeout: streamLinger,
 		Logger: &quiet{log: x.d.o.Log.With("container", string(x.container))},

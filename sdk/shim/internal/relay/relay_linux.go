@@ -130,16 +130,19 @@ func watch(ctx context.Context, dir string) (<-chan struct{}, error) {
 	return changes, nil
 }
 
+// copyBytes is copied at a time. Splicing, which the standard library would do, moves a socket's bytes in far smaller pieces.
+const copyBytes = 128 << 10
+
 // relay copies both ways until either ends: a session has no half ends. The other copy may still be blocked on a stdin that cannot be
 // interrupted; it ends with the process, which is next.
 func relay(conn *net.UnixConn, stdin, stdout *os.File) error {
 	ended := make(chan error, 2)
 	go func() {
-		_, err := io.Copy(conn, stdin)
+		_, err := io.CopyBuffer(struct{ io.Writer }{conn}, struct{ io.Reader }{stdin}, make([]byte, copyBytes))
 		ended <- err
 	}()
 	go func() {
-		_, err := io.Copy(stdout, conn)
+		_, err := io.CopyBuffer(struct{ io.Writer }{stdout}, struct{ io.Reader }{conn}, make([]byte, copyBytes))
 		ended <- err
 	}()
 	err := <-ended

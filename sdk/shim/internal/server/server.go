@@ -44,7 +44,7 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, k Keeper) error {
 	config.KeepAliveInterval = keepAlive
 	config.ConnectionWriteTimeout = writeTimeout
 	config.LogOutput = io.Discard
-	session, err := yamux.Server(conn, config)
+	session, err := yamux.Server(wire.JoinFrames(conn), config)
 	if err != nil {
 		conn.Close()
 		return err
