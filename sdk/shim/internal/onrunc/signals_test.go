@@ -20,7 +20,8 @@ func TestSignals(t *testing.T) {
 				if s == sdk.CONT || s == sdk.STOP {
 					t.Skip("it is not")
 				}
-				p := b.open(sh("echo up; exec sleep 1000"))
+				p := b.open(sdk.ProcessSpec{Path: "cat", Stdin: true})
+				p.send("up\n")
 				p.expect("up\n")
 				p.signal(s)
 				if r := p.end(); r.exit.Signal != s || r.exit.Code != 128+s.Number() || r.exit.Reason != sdk.ExitSignalled {

@@ -95,7 +95,7 @@ func TestSurroundings(t *testing.T) {
 			if r := p.end(); r.stdout != "300000\n" || r.stderr != "err\n" || r.exit.Code != 4 {
 				t.Errorf("%q %q %+v", r.stdout, r.stderr, r.exit)
 			}
-			p = b.open(bb("sh", "-c", "trap 'echo term' TERM; busybox setsid busybox sleep 98765 & echo up; wait; wait"))
+			p = b.open(bb("sh", "-c", "trap 'echo term' TERM; busybox setsid busybox sh -c 'echo up; busybox sleep 98765; :' & wait; wait"))
 			p.expect("up\n")
 			p.signal(sdk.TERM)
 			p.expect("term\n")
@@ -138,7 +138,7 @@ func TestMemoryLimit(t *testing.T) {
 
 // TestPIDLimit starts processes until there are too many, and again when there is room.
 func TestPIDLimit(t *testing.T) {
-	for limit := int64(50); limit < 60; limit++ { // each has another step of a start meet the limit
+	for limit := int64(50); limit < 60; limit += 3 { // each has another step of a start meet the limit
 		t.Run(fmt.Sprint(limit), func(t *testing.T) { testPIDLimit(t, limit) })
 	}
 }
