@@ -12,6 +12,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -46,12 +47,14 @@ type Supervisor struct {
 	mu        sync.Mutex
 	processes map[sdk.ProcessID]*process
 	monitors  map[int]*monitorConn // by pid, those that were not reaped
+	spare     *monitorConn           // for the next start; nil: there is none
+	sparing   bool                   // one is being made
 	quiesced  bool
-	sessions  int
-	work      sync.WaitGroup // of sessions and processes
+	sessions  []*net.UnixConn // the oldest first
+	work      sync.WaitGroup  // of sessions and processes
 }
 
-// maxSessions is more than one driver needs whose relays are cut again and again.
+// maxSessions is more than the drivers of a container have at once. Those of relays that were cut are here until they are found to be silent.
 const maxSessions = 32
 
 // threads is how many a supervisor has at hand: when the container is full of processes there will be no more.
@@ -169,11 +172,8 @@ func (s *Supervisor) serve(ctx context.Context, conn *net.UnixConn) {
 		conn.Close()
 		return
 	}
-	if !s.enter() {
-		conn.Close()
-		return
-	}
-	defer s.leave()
+	s.enter(conn)
+	defer s.leave(conn)
 	_ = conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
 	if err := wire.WriteHello(conn, s.Hello()); err != nil {
 		conn.Close()
@@ -185,21 +185,22 @@ func (s *Supervisor) serve(ctx context.Context, conn *net.UnixConn) {
 	}
 }
 
-// enter counts a session, if there may be one more.
-func (s *Supervisor) enter() bool {
+// enter makes room for a session. The oldest gives way, whose relay was most likely cut: to refuse the newest would keep the driver out that
+// comes back after many cuts.
+func (s *Supervisor) enter(conn *net.UnixConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.sessions == maxSessions {
-		return false
+	if len(s.sessions) == maxSessions {
+		s.sessions[0].Close() // which ends it
+		s.sessions = slices.Delete(s.sessions, 0, 1)
 	}
-	s.sessions++
-	return true
+	s.sessions = append(s.sessions, conn)
 }
 
-func (s *Supervisor) leave() {
+func (s *Supervisor) leave(conn *net.UnixConn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sessions--
+	s.sessions = slices.DeleteFunc(s.sessions, func(c *net.UnixConn) bool { return c == conn })
 }
 
 // Hello is what it says of itself.
