@@ -136,8 +136,8 @@ func TestCuts(t *testing.T) {
 	p.lead(strings.TrimPrefix(a.Address(), "http://"))
 	drivers(t, a, func(t *testing.T, driver string) {
 		cuts := 100
-		if driver == nomadtest.Exec || testing.Short() {
-			cuts = 30 // an exec takes a tenth of a second there
+		if testing.Short() {
+			cuts = 30
 		}
 		c := settings(t, a, driver)
 		c.Agent = "http://" + p.lis.Addr().String()

@@ -30,7 +30,7 @@ func TestProofs(t *testing.T) {
 	drivers(t, a, func(t *testing.T, driver string) {
 		for name, proof := range map[string]func(*testing.T, *box){
 			"secrets": secrets, "supervisor killed": supervisorKilled, "alloc stop": allocStop, "two containers": twoContainers,
-			"sixty processes": sixtyProcesses, "archives": archives, "terminal": terminal,
+			"sixty processes": sixtyProcesses, "archives": archives, "terminal": terminal, "ghosts": ghosts,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -186,6 +186,23 @@ func allocStop(t *testing.T, b *box) {
 	}
 	if err := b.exec(t.Context(), b.id, []string{"none"}, strings.NewReader(""), io.Discard, io.Discard); !errors.Is(err, sdk.ReasonRecordLost) {
 		t.Errorf("an exec in it: %v", err)
+	}
+}
+
+// ghosts leaves relays behind as fast as it can: Nomad ends no command whose client is gone, and closes no stdin of it. The keeper has only so many
+// sessions at once, and none of them may keep out who comes next.
+func ghosts(t *testing.T, b *box) {
+	for i := range 50 {
+		if r := b.run(sh("echo again")); r.stdout != "again\n" {
+			t.Fatalf("after %d relays that were cut: %q, exit %+v", i, r.stdout, r.exit)
+		}
+		b.cut()
+	}
+	alloc := b.made(b.id)
+	pids, err := processes(filepath.Join(b.Allocs, alloc), alloc)
+	b.check(err)
+	if len(pids) > 2*32 {
+		t.Errorf("%d processes are left", len(pids))
 	}
 }
 
