@@ -32,7 +32,8 @@ const (
 	keepAlive = 20 * time.Second
 	// writeTimeout bounds a frame of the session's own on a driver that does not read. Data waits for room as long as it takes.
 	writeTimeout = 30 * time.Second
-	maxStreams   = 1024 // at once
+	streamLinger = 10 * time.Second // for the other end of a stream to close it, too; as long it is kept, and its session
+	maxStreams   = 1024             // at once
 	// maxReading is how many requests are read at once, each of which takes megabytes at worst. The next ones wait.
 	maxReading = 8
 )
@@ -43,6 +44,7 @@ func Serve(ctx context.Context, conn io.ReadWriteCloser, k Keeper) error {
 	config := yamux.DefaultConfig()
 	config.KeepAliveInterval = keepAlive
 	config.ConnectionWriteTimeout = writeTimeout
+	config.StreamCloseTimeout = streamLinger
 	config.LogOutput = io.Discard
 	session, err := yamux.Server(wire.JoinFrames(conn), config)
 	if err != nil {
