@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"io"
 	"os"
 	"os/signal"
 	"time"
@@ -30,8 +31,15 @@ func Main() error {
 	if err := m.conn.WriteMessage(KindEvent, Event{Ready: true}); err != nil {
 		return err
 	}
+	var err error
+	if m.stdio, err = receiveFiles(socket); err == io.EOF {
+		return nil // it was not needed
+	}
 	var c Command
-	if err := m.conn.ReadLong(&c); err != nil {
+	if err == nil {
+		err = m.conn.ReadLong(&c)
+	}
+	if err != nil {
 		return err
 	}
 	failed := m.start(c)
@@ -53,6 +61,7 @@ const threads = 4
 // monitor is one process's owner. All but receive runs in one goroutine.
 type monitor struct {
 	conn    *wire.Conn
+	stdio   [3]int // the command's
 	leader  int
 	gone    bool   // the leader is
 	ended   *Ended // until that was told

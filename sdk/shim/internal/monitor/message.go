@@ -12,12 +12,10 @@ import (
 // Verb is the argument that makes the program a monitor.
 const Verb = "monitor"
 
-// The file descriptors of a monitor. Stdin, stdout and stderr are the keeper's log: what this program itself has to say, should it
-// panic, is no output of the command and never waits for who reads that. All others are closed on exec before Main is called.
-const (
-	Socket = 3 // to the supervisor
-	Stdio  = 4 // and the two after it: the command's stdin, stdout and stderr
-)
+// Socket is the file descriptor of a monitor's socket to the supervisor. Stdin, stdout and stderr are the keeper's log: what this program
+// itself has to say, should it panic, is no output of the command and never waits for who reads that. All others are closed on exec
+// before Main is called; the command's own come over the socket.
+const Socket = 3
 
 // The frames on the socket, each a message of that kind.
 const (
@@ -41,7 +39,7 @@ type Signal struct {
 	Number int // to the leader's group; KILL to the whole tree
 }
 
-// Event is what the monitor tells: Ready before it takes its command, Started or Failed, then Ended, then Empty, after which it exits.
+// Event is what the monitor tells: Ready before it takes files and a command, Started or Failed, then Ended, then Empty, after which it exits.
 type Event struct {
 	Ready   bool          `json:",omitempty"` // it has all the threads that it needs; until then nothing was started for certain
 	Failed  *wire.Failure `json:",omitempty"` // nothing was started

@@ -28,7 +28,7 @@ func (m *monitor) start(c Command) error {
 	}
 	if c.TTY && u.credential != nil {
 		// As a login does, so that the user can open the terminal by its name. It works without.
-		_ = unix.Fchown(Stdio, u.uid, -1)
+		_ = unix.Fchown(m.stdio[0], u.uid, -1)
 	}
 	env := withDefaults(c.Env, u)
 	candidates, err := lookPath(string(c.Path), env)
@@ -36,7 +36,7 @@ func (m *monitor) start(c Command) error {
 		return err
 	}
 	attr := &syscall.ProcAttr{
-		Env: env, Files: []uintptr{Stdio, Stdio + 1, Stdio + 2},
+		Env: env, Files: []uintptr{uintptr(m.stdio[0]), uintptr(m.stdio[1]), uintptr(m.stdio[2])},
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: c.TTY, Ctty: 0, Credential: u.credential},
 	}
 	argv := make([]string, 1, 1+len(c.Args))
@@ -56,7 +56,7 @@ func (m *monitor) start(c Command) error {
 		m.leader, err = syscall.ForkExec(name, argv, attr)
 		if err == nil {
 			m.ownPeak = ownPeak()
-			letGo()
+			m.letGo()
 			return nil
 		}
 		// As execvp does: what cannot be run here may be found further on.
@@ -166,8 +166,8 @@ func ownPeak() int64 {
 }
 
 // letGo closes the command's pipes here, so that their ends are seen when the command ends.
-func letGo() {
-	for fd := range 3 {
-		_ = unix.Close(Stdio + fd)
+func (m *monitor) letGo() {
+	for _, fd := range m.stdio {
+		_ = unix.Close(fd)
 	}
 }

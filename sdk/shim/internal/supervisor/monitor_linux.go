@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -27,35 +28,127 @@ type monitorConn struct {
 	status unix.WaitStatus // once it is reaped
 }
 
-// newMonitor makes a monitor, with those files for its command's stdin, stdout and stderr.
-func (s *Supervisor) newMonitor(p *process, stdio [3]*os.File) (*monitorConn, error) {
+// newMonitor makes a monitor that is up and waits for its command. One that dies before that has started nothing: a container that is full
+// has no room for its threads.
+func (s *Supervisor) newMonitor() (*monitorConn, error) {
+	m, err := s.fork()
+	if err != nil {
+		return nil, err
+	}
+	var e monitor.Event
+	_ = m.socket.SetDeadline(time.Now().Add(startTimeout))
+	err = m.conn.ReadMessage(monitor.KindEvent, &e)
+	_ = m.socket.SetDeadline(time.Time{})
+	if err == nil && !e.Ready {
+		err = wire.ErrProtocol
+	}
+	if err != nil {
+		s.kill(m)
+		m.wait()
+		return nil, fmt.Errorf("its monitor has not come up (%w): see whether the container has room for its threads", err)
+	}
+	return m, nil
+}
+
+// socketBytes is read of a monitor at once: its events are short.
+const socketBytes = 1 << 10
+
+func (s *Supervisor) fork() (*monitorConn, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, noRoom(p.id, os.NewSyscallError("socketpair", err))
+		return nil, os.NewSyscallError("socketpair", err)
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "monitor's")
 	defer theirs.Close()
 	if err := unix.SetNonblock(pair[0], true); err != nil {
 		unix.Close(pair[0])
-		return nil, noRoom(p.id, os.NewSyscallError("fcntl", err))
+		return nil, os.NewSyscallError("fcntl", err)
 	}
 	socket := os.NewFile(uintptr(pair[0]), "monitor")
-	m := &monitorConn{socket: socket, conn: wire.NewConn(socket, socket), reaped: make(chan struct{})}
+	m := &monitorConn{socket: socket, conn: wire.NewConn(bufio.NewReaderSize(socket, socketBytes), socket), reaped: make(chan struct{})}
 
 	s.mu.Lock() // the reaper must not come before it knows of the monitor
 	defer s.mu.Unlock()
 	log := s.options.Log.Fd()
 	m.pid, err = syscall.ForkExec(s.options.Program, []string{"slipway-shim", monitor.Verb}, &syscall.ProcAttr{
 		Env:   monitorEnv(),
-		Files: []uintptr{log, log, log, theirs.Fd(), stdio[0].Fd(), stdio[1].Fd(), stdio[2].Fd()},
+		Files: []uintptr{log, log, log, theirs.Fd()},
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
 		socket.Close()
-		return nil, noRoom(p.id, fmt.Errorf("making its monitor of %s: %w", s.options.Program, err))
+		return nil, fmt.Errorf("making its monitor of %s: %w", s.options.Program, err)
 	}
 	s.monitors[m.pid] = m
 	return m, nil
+}
+
+// takeMonitor gives a monitor that has the command's files: the spare one if there is one, for making one takes longer than all else that a
+// start does.
+func (s *Supervisor) takeMonitor(id sdk.ProcessID, files [3]*os.File) (*monitorConn, error) {
+	if m := s.takeSpare(); m != nil {
+		if monitor.SendFiles(m.socket, files) == nil {
+			return m, nil
+		}
+		s.kill(m) // somebody has done that before
+		m.wait()
+	}
+	m, err := s.newMonitor()
+	if err != nil {
+		return nil, noRoom(id, err)
+	}
+	if err := monitor.SendFiles(m.socket, files); err != nil {
+		s.kill(m)
+		m.wait()
+		return nil, noRoom(id, err)
+	}
+	return m, nil
+}
+
+// makeSpare makes a monitor for the next start. Without room for one there is none, and the next start says so if it must.
+func (s *Supervisor) makeSpare() {
+	s.mu.Lock()
+	if s.spare != nil || s.sparing != nil || s.quiesced {
+		s.mu.Unlock()
+		return
+	}
+	made := make(chan struct{})
+	s.sparing = made
+	s.mu.Unlock()
+	m, err := s.newMonitor()
+	s.mu.Lock()
+	s.sparing = nil
+	if err == nil && !s.quiesced {
+		s.spare, m = m, nil
+	}
+	s.mu.Unlock()
+	close(made)
+	if m != nil { // nothing is started any more
+		m.close()
+		m.wait()
+	}
+}
+
+// takeSpare gives the spare monitor, also if it is only being made; nil if there is none.
+func (s *Supervisor) takeSpare() *monitorConn {
+	for {
+		s.mu.Lock()
+		m, sparing := s.spare, s.sparing
+		s.spare = nil
+		s.mu.Unlock()
+		if m != nil || sparing == nil {
+			return m
+		}
+		<-sparing
+	}
+}
+
+// dropSpare lets the spare monitor go, and no other is made.
+func (s *Supervisor) dropSpare() {
+	if m := s.takeSpare(); m != nil {
+		m.close()
+		m.wait()
+	}
 }
 
 // monitorEnv keeps the Go runtime of a monitor small.
@@ -66,27 +159,13 @@ func noRoom(id sdk.ProcessID, err error) error {
 	return sdk.NewUnavailable(err, "process %q was not started: %v", id, err)
 }
 
-// ready awaits that the monitor is up. One that dies before has started nothing: a container that is full has no room for its threads.
-func (m *monitorConn) ready(id sdk.ProcessID) error {
-	var e monitor.Event
-	_ = m.socket.SetDeadline(time.Now().Add(startTimeout))
-	err := m.conn.ReadMessage(monitor.KindEvent, &e)
-	_ = m.socket.SetDeadline(time.Time{})
-	if err == nil && !e.Ready {
-		err = wire.ErrProtocol
-	}
-	if err != nil {
-		return noRoom(id, fmt.Errorf("its monitor has not come up (%w): see whether the container has room for its threads", err))
-	}
-	return nil
-}
-
 // start has the monitor start the command, and gives its answer.
 func (m *monitorConn) start(spec sdk.ProcessSpec) (monitor.Event, error) {
 	w := wire.NewStart(spec)
 	var e monitor.Event
 	_ = m.socket.SetDeadline(time.Now().Add(startTimeout))
-	err := m.conn.WriteMessage(monitor.KindCommand, monitor.Command{
+	// A Conn keeps what it has sent: environments are not to be kept.
+	err := wire.NewConn(nil, m.socket).WriteMessage(monitor.KindCommand, monitor.Command{
 		Path: w.Path, Args: w.Args, Env: w.Env, Dir: w.Dir, User: w.User, TTY: w.TTY != nil,
 	})
 	if err == nil {
@@ -136,7 +215,7 @@ const signalTimeout = 5 * time.Second
 func (m *monitorConn) signal(signal sdk.Signal) error {
 	_ = m.socket.SetWriteDeadline(time.Now().Add(signalTimeout))
 	err := m.conn.WriteMessage(monitor.KindSignal, monitor.Signal{Number: signal.Number()})
-	if errors.Is(err, os.ErrClosed) || errors.Is(err, unix.EPIPE) {
+	if errors.Is(err, os.ErrClosed) || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		return nil // it has just ended
 	}
 	return err

@@ -89,6 +89,7 @@ func (s *Supervisor) launch(p *process, spec sdk.ProcessSpec) {
 	}
 	close(p.decided)
 	s.run(p, fate)
+	s.makeSpare() // by now; earlier it would take its time from the command
 }
 
 // startTimeout is how long a monitor may take to say whether the command was started. Only a machine or a file system that hangs takes
@@ -119,14 +120,8 @@ func (s *Supervisor) begin(p *process, spec sdk.ProcessSpec) (fate error) {
 	}
 	p.journal = keeper.New(spec, keeper.NewSegments(p.record.Journal(), spec))
 	p.oom = oomKills()
-	p.monitor, p.failed = s.newMonitor(p, p.streams.theirs)
+	p.monitor, p.failed = s.takeMonitor(p.id, p.streams.theirs)
 	p.streams.release()
-	if p.failed == nil {
-		if p.failed = p.monitor.ready(p.id); p.failed != nil {
-			s.kill(p.monitor)
-			p.monitor.wait()
-		}
-	}
 	if p.failed != nil {
 		p.streams.close()
 		return nil

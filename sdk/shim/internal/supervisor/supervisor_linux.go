@@ -47,8 +47,8 @@ type Supervisor struct {
 	mu        sync.Mutex
 	processes map[sdk.ProcessID]*process
 	monitors  map[int]*monitorConn // by pid, those that were not reaped
-	spare     *monitorConn           // for the next start; nil: there is none
-	sparing   bool                   // one is being made
+	spare     *monitorConn         // for the next start; nil: there is none
+	sparing   bool                 // one is being made
 	quiesced  bool
 	sessions  []*net.UnixConn // the oldest first
 	work      sync.WaitGroup  // of sessions and processes
@@ -138,9 +138,11 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	defer s.reaping()()
 	stop := context.AfterFunc(ctx, func() { s.socket.Close() })
 	defer stop()
+	s.work.Go(s.makeSpare)
 	err := s.accept(ctx)
 	cancel()
 	s.killAll()
+	s.dropSpare()
 	s.work.Wait()
 	return err
 }
