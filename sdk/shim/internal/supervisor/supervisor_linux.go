@@ -48,7 +48,7 @@ type Supervisor struct {
 	processes map[sdk.ProcessID]*process
 	monitors  map[int]*monitorConn // by pid, those that were not reaped
 	spare     *monitorConn         // for the next start; nil: there is none
-	sparing   bool                 // one is being made
+	sparing   chan struct{}        // closed when the one that is being made is made; nil: none is
 	quiesced  bool
 	sessions  []*net.UnixConn // the oldest first
 	work      sync.WaitGroup  // of sessions and processes
