@@ -227,7 +227,7 @@ func TestCrashOfAMonitor(t *testing.T) {
 			b.check(os.Chmod(b.root+"/tmp/runs", 0o666))
 			b.check(b.StartProcess(ctx, b.id, victim))
 			until(t, "all of it is there", func() bool { return len(b.commands()) == 3 && len(b.find("pause")) == pauses+1 })
-			monitor := b.find("monitor")[0]
+			monitor := b.monitors()[0]
 
 			other := counted("other", "cat; exit 3")
 			other.Stdin = true

@@ -346,6 +346,20 @@ func (b *box) find(verb string) (found []inside) {
 	return found
 }
 
+// monitors gives those that have a command.
+func (b *box) monitors() (found []inside) {
+	all := b.processes()
+	for _, m := range all {
+		for _, p := range all {
+			if m.verb == "monitor" && p.parent == m.pid {
+				found = append(found, m)
+				break
+			}
+		}
+	}
+	return found
+}
+
 // commands gives what is neither the shim nor an exec's.
 func (b *box) commands() (found []inside) {
 	for _, p := range b.processes() {

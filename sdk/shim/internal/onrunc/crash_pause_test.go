@@ -1,0 +1,108 @@
+//go:build linux
+
+package onrunc
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// ticker goes on for ever, and is not harmed by the signal of endsSoon.
+const ticker = `trap '' USR1; i=0; while ! [ -e /tmp/end ]; do i=$((i+1)); echo $i; sleep 0.05; done; exit 3`
+
+// TestCrashPauses stops parts of the shim, or all of the container, for longer than a driver waits.
+func TestCrashPauses(t *testing.T) {
+	stop := func(pick func(b *box) int) func(*box) func() {
+		return func(b *box) func() {
+			pid := pick(b)
+			b.check(unix.Kill(pid, unix.SIGSTOP))
+			return func() { b.check(unix.Kill(pid, unix.SIGCONT)) }
+		}
+	}
+	// Whether a driver is answered meanwhile.
+	answered := map[string]bool{"a monitor": true, "the relay": true}
+	for name, pause := range map[string]func(*box) (resume func()){
+		"the supervisor": stop((*box).keeper),
+		"a monitor":      stop(func(b *box) int { return b.monitors()[0].pid }),
+		"the relay":      stop(func(b *box) int { return b.find("relay")[0].pid }),
+		"the container": func(b *box) func() {
+			file, on, off := filepath.Join(b.cgroup("freezer"), "freezer.state"), "FROZEN", "THAWED"
+			if _, err := os.Stat(file); err != nil {
+				file, on, off = filepath.Join(b.cgroup(""), "cgroup.freeze"), "1", "0"
+			}
+			b.check(os.WriteFile(file, []byte(on), 0))
+			return func() { b.check(os.WriteFile(file, []byte(off), 0)) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBox(t, setting{})
+			b.check(b.StartProcess(t.Context(), b.id, counted("ticker", ticker)))
+			ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
+			defer cancel()
+			s := newStory(0)
+			followed := make(chan error, 1)
+			go func() { followed <- b.FollowProcess(ctx, b.id, "ticker", 0, s.follow()) }()
+			<-s.opened
+			at := func() sdk.Position { s.mu.Lock(); defer s.mu.Unlock(); return s.next }
+			until(t, "it is followed", func() bool { return at() > 0 && len(b.monitors()) == 1 })
+			resume := pause(b)
+			list := func(h host) error {
+				ctx, cancel := context.WithTimeout(t.Context(), soon)
+				defer cancel()
+				_, err := h.ListProcesses(ctx, b.id)
+				return err
+			}
+			h := b.hasty()
+			if answered[name] {
+				if err := list(h); err != nil {
+					t.Errorf("another driver: %v", err)
+				}
+				if err := list(host{b.Driver, b.id}); err != nil {
+					t.Errorf("the same driver: %v", err)
+				}
+				if err := h.SignalProcess(t.Context(), b.id, "ticker", sdk.Signal("USR1")); err != nil {
+					t.Errorf("signal: %v", err)
+				}
+				before := at()
+				until(t, "it goes on", func() bool { return at() > before })
+				resume()
+			} else {
+				if err := <-followed; !errors.Is(err, sdk.Unavailable) {
+					t.Errorf("follow: %v", err)
+				}
+				h.endsSoon(t, "ticker", sdk.Unavailable)
+				resume()
+				go func() { followed <- (host{b.Driver, b.id}).follow(ctx, "ticker", s) }()
+				before := at()
+				until(t, "it goes on", func() bool { return at() > before })
+			}
+			b.check(os.WriteFile(filepath.Join(b.root, "tmp/end"), nil, 0o644))
+			if err := <-followed; err != nil {
+				t.Fatal(err)
+			}
+			// numbers counts as it did, without a hole.
+			n := 0
+			for _, c := range s.stdout() {
+				if c == '\n' {
+					n++
+				}
+			}
+			if err := s.is(numbers(n), "", 3); err != nil {
+				t.Error(err)
+			}
+			for id, times := range b.runs() {
+				if times != 1 {
+					t.Errorf("%q ran %d times", id, times)
+				}
+			}
+		})
+	}
+}
