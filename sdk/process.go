@@ -22,6 +22,10 @@ const (
 )
 
 // ProcessSpec describes one command.
+//
+// It begins as a login of its user would: a user that is named by User has the group and further groups that the container's own files
+// give it, by name or number; one that they do not know must be a number, and has group 0. PATH, HOME and, where User is set, USER are given where Env
+// lacks them; the umask is 022, and no signal is ignored or blocked.
 type ProcessSpec struct {
 	ID    ProcessID
 	Token Token
@@ -29,8 +33,8 @@ type ProcessSpec struct {
 	Path string   // absolute, or a name to seek in the process's PATH, or relative to Dir
 	Args []string // without the command's own name
 	Env  []string // NAME=value, merged by the host; never stored, logged or named in errors (rule 13)
-	Dir  string   // absolute; empty: the container's Dir
-	User string   // name, uid, or uid:gid; empty: the image's; needs [FeatureUsers]
+	Dir  string   // absolute; empty: the container's Dir; made where missing, the user's own
+	User string   // name, uid, or uid:gid; empty: the image's; needs [FeatureUsers].
 
 	Stdin bool // false: stdin is at its end from the start
 	TTY   *TTY // needs [FeatureTTY]

@@ -31,6 +31,13 @@ type Options struct {
 	Log *slog.Logger // nil: nothing is logged
 }
 
+// What the program takes of a container's limits, to be added to those that are asked for: a supervisor, a relay and four processes' monitors.
+// A limit on processes counts threads. Each further process that runs at once takes about 10 more and a mebibyte.
+const (
+	OverheadMemoryBytes = 32 << 20
+	OverheadPIDs        = 64
+)
+
 // Info is what the program said of itself and the container.
 type Info struct {
 	Version  string        // of the program

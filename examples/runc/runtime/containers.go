@@ -32,14 +32,11 @@ func (c containerRecord) writes(id sdk.VolumeID) bool {
 	return slices.ContainsFunc(c.Spec.Mounts, func(m sdk.Mount) bool { return m.Volume == id && !m.ReadOnly })
 }
 
-// Where the shim is in every container, and what it may need beside what was asked for.
+// Where the shim is in every container.
 const (
 	slipwayDir  = "/slipway"
 	shimPath    = slipwayDir + "/shim"
 	scratchPath = slipwayDir + "/scratch"
-
-	shimMemory = 32 << 20
-	shimPIDs   = 32
 )
 
 // cleanup bounds what is done after a failure.
@@ -233,10 +230,10 @@ func (w *worker) engineSpec(spec sdk.ContainerSpec, rootfs, scratch, program str
 		s.Args = []string{shimPath, "pause"}
 	}
 	if n := spec.Limits.MemoryBytes; n != 0 {
-		s.MemoryBytes = n + shimMemory
+		s.MemoryBytes = n + shim.OverheadMemoryBytes
 	}
 	if n := spec.Limits.PIDs; n != 0 {
-		s.PIDs = n + shimPIDs
+		s.PIDs = n + shim.OverheadPIDs
 	}
 	for _, m := range spec.Mounts {
 		s.Mounts = append(s.Mounts, engine.Mount{Source: w.data(m.Volume), Path: m.Path, ReadOnly: m.ReadOnly})
