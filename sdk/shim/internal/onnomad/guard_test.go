@@ -8,11 +8,13 @@ import (
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 )
 
-// TestOwnRoot is what cases that act as root in a container rest on.
+// TestOwnRoot is what cases that act as root in a container rest on: the look finds the machine where it is there to be found.
 func TestOwnRoot(t *testing.T) {
 	a := startAgent(t, nomadtest.Options{Dev: true})
-	if !a.HasExec() {
-		t.Skip("Nomad has no exec driver here")
-	}
-	ownRoot(t, settings(t, a, nomadtest.Exec))
+	drivers(t, a, func(t *testing.T, driver string) {
+		want := driver == nomadtest.RawExec
+		if got := newBox(t, settings(t, a, driver)).seesMachine(); got != want {
+			t.Errorf("a container sees this machine: %v, want %v", got, want)
+		}
+	})
 }
