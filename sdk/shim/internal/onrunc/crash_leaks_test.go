@@ -33,6 +33,10 @@ func (l load) String() string {
 
 // TestCrashLeavesNothing compares the supervisor before and after many processes and relays.
 func TestCrashLeavesNothing(t *testing.T) {
+	processes, relays := 300, 100
+	if testing.Short() {
+		processes, relays = 60, 20
+	}
 	for name, m := range map[string]setting{"process 1": {}, "first exec": {initMode: true}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t, m)
@@ -48,9 +52,9 @@ func TestCrashLeavesNothing(t *testing.T) {
 			run("warm", 20)
 			keeper := b.keeper()
 			before := b.load(keeper)
-			run("more", 300)
-			t.Logf("after 300 processes: %v", b.load(keeper))
-			for range 100 {
+			run("more", processes)
+			t.Logf("after %d processes: %v", processes, b.load(keeper))
+			for range relays {
 				b.cut()
 				if _, err := b.listed(t.Context(), "more-0"); err != nil {
 					t.Fatal(err)

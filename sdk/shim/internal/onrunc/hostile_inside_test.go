@@ -64,11 +64,10 @@ func (h host) endsSoon(t *testing.T, id sdk.ProcessID, classes ...sdk.Class) {
 
 // TestHostileSocket puts another listener in the place of the supervisor's.
 func TestHostileSocket(t *testing.T) {
-	b := newBox(t, setting{})
-	b.check(b.StartProcess(t.Context(), b.id, counted("long", "echo out; sleep 1000")))
-	sock := filepath.Join(b.scratch, "sock")
 	hello := new(bytes.Buffer)
-	b.check(wire.WriteHello(hello, wire.Hello{State: wire.StateReady}))
+	if err := wire.WriteHello(hello, wire.Hello{State: wire.StateReady}); err != nil {
+		t.Fatal(err)
+	}
 	for name, serve := range map[string]func(net.Conn){
 		"nothing":   func(c net.Conn) { _, _ = io.Copy(io.Discard, c) },
 		"its end":   func(net.Conn) {},
@@ -87,6 +86,10 @@ func TestHostileSocket(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBox(t, setting{})
+			b.check(b.StartProcess(t.Context(), b.id, counted("long", "echo out; sleep 1000")))
+			sock := filepath.Join(b.scratch, "sock")
 			b.check(os.Rename(sock, sock+".kept"))
 			l, err := net.Listen("unix", sock)
 			b.check(err)
@@ -113,10 +116,10 @@ func TestHostileSocket(t *testing.T) {
 			if p, err := b.listed(t.Context(), "long"); err != nil || p.State != sdk.ProcessRunning {
 				t.Errorf("afterwards: %+v, %v", p, err)
 			}
+			b.check(b.SignalProcess(t.Context(), b.id, "long", sdk.KILL))
+			b.check(b.ends(t.Context(), "long", "out\n", "", 137))
 		})
 	}
-	b.check(b.SignalProcess(t.Context(), b.id, "long", sdk.KILL))
-	b.check(b.ends(t.Context(), "long", "out\n", "", 137))
 }
 
 type endless struct{}
