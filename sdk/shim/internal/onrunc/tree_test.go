@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-run/slipway/examples/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
@@ -132,6 +133,26 @@ func TestZombies(t *testing.T) {
 				t.Errorf("%d zombies", n)
 			}
 		})
+	}
+}
+
+// TestZombiesOfDeadKeeper has a keeper die whose parent, the first exec, is gone: process 1 collects it, and what it had not.
+func TestZombiesOfDeadKeeper(t *testing.T) {
+	b := newBox(t, setting{initMode: true})
+	b.says(sh("echo up"), "up\n")
+	b.cut()
+	spec := sh("setsid sleep 0.1 & echo up; read x; kill -9 $(awk '/^PPid/{print $2}' /proc/$PPID/status); sleep 98765")
+	spec.Stdin = true
+	p := b.open(spec)
+	p.expect("up\n")
+	p.send("\n")
+	if <-p.over; reasonOf(p.err) != sdk.ReasonAbandoned {
+		t.Errorf("%v", p.err)
+	}
+	for deadline := time.Now().Add(patience); b.zombies() > 0; time.Sleep(10 * time.Millisecond) { // of their end nobody tells
+		if time.Now().After(deadline) {
+			t.Fatalf("%d zombies", b.zombies())
+		}
 	}
 }
 
