@@ -33,15 +33,27 @@ func asUser(user string) func(*sdk.ProcessSpec) {
 	return func(s *sdk.ProcessSpec) { s.User = user }
 }
 
-// withUsers makes a container that knows the users suite and other, and three groups more.
+// withUsers makes a container that knows the users suite and other, and three groups more. It changes the container's /etc, so it first
+// makes sure that this is no one else's: of another container, or of the machine. Its files get new ones in their place and are not written,
+// for they may be links to the machine's.
 func (c *C) withUsers(ctx context.Context, with ...func(*sdk.ContainerSpec)) sdk.ContainerID {
-	id := c.Container(ctx, with...)
-	j := c.Exec(ctx, id, c.Commands.Script(`set -e
-		printf 'suite:x:1234:2345:of the suite:/home/suite:/bin/sh\nother:x:1235:2345::/home/other:/bin/sh\n' >>/etc/passwd
-		printf 'suites:x:2345:\nfirst:x:3001:suite\nsecond:x:3002:other,suite\nthird:x:3003:other\n' >>/etc/group`), asUser("0:0"))
-	if j.Exit.Code != 0 {
+	id, other := c.Container(ctx, with...), c.Container(ctx)
+	marker := "/etc/" + string(id)
+	if j := c.Exec(ctx, id, c.Commands.Append(marker, "x"), asUser("0:0")); j.Exit.Code != 0 {
 		c.EnvMissing("root cannot write to the container's /etc, so it knows no users that this case could ask for")
 	}
+	shared := c.Exec(ctx, other, c.Commands.CatFile(marker)).Exit.Code == 0
+	c.WantExit(c.Exec(ctx, id, c.Commands.Script(`rm "$1"`, marker), asUser("0:0")), 0, "removing a file")
+	if shared {
+		c.EnvMissing("two containers have one /etc: it is not theirs to change, so there are no users that this case could ask for")
+	}
+	j := c.Exec(ctx, id, c.Commands.Script(`set -e
+		cd /etc
+		for f in passwd group; do if [ -f $f ]; then cat $f >$f.suite; else : >$f.suite; fi; done
+		printf 'suite:x:1234:2345:of the suite:/home/suite:/bin/sh\nother:x:1235:2345::/home/other:/bin/sh\n' >>passwd.suite
+		printf 'suites:x:2345:\nfirst:x:3001:suite\nsecond:x:3002:other,suite\nthird:x:3003:other\n' >>group.suite
+		for f in passwd group; do mv -f $f.suite $f; done`), asUser("0:0"))
+	c.WantExit(j, 0, "adding users")
 	return id
 }
 
