@@ -31,7 +31,7 @@ func TestTTY(t *testing.T) {
 		"the user's":          {&sdk.TTY{}, "alice", "stat -L -c %u /dev/fd/0; T=$(tty) && echo by name >$T && echo tty >/dev/tty", "1000\r\nby name\r\ntty\r\n"},
 		"root's":              {&sdk.TTY{}, "", "stat -L -c %u /dev/fd/0", "0\r\n"},
 		"foreground":          {&sdk.TTY{}, "", "set -- $(cat /proc/$$/stat); [ $8 = $$ ] && [ $6 = $$ ] && [ $7 != 0 ] && echo leads", "leads\r\n"},
-		"stdin at its end":    {&sdk.TTY{}, "", "cat; echo over", "over\r\n"},
+		"stdin at its end":    {&sdk.TTY{}, "", "cat; cat; for i in 1 2 3; do read x; wc -c; done; echo over", "0\r\n0\r\n0\r\nover\r\n"},
 		"binary":              {&sdk.TTY{}, "", `stty -opost; printf '\377\000\033[1m\n'`, "\xff\x00\x1b[1m\n"},
 		"no hangup by itself": {&sdk.TTY{}, "", "trap 'echo hup' HUP; true; echo end", "end\r\n"},
 	} {
@@ -104,6 +104,15 @@ func TestTTYInput(t *testing.T) {
 			}
 		})
 	}
+	t.Run("closed for all who read", func(t *testing.T) {
+		p := b.open(tty("stty -echo; echo up; cat; cat; read x; wc -c; exit 4"))
+		p.expect("up\r\n")
+		p.send("rest")
+		p.stdin.Close()
+		if r := p.end(); r.exit.Code != 4 || !strings.HasSuffix(r.stdout, "rest0\r\n") {
+			t.Errorf("%+v %q", r.exit, r.stdout)
+		}
+	})
 	t.Run("other end character", func(t *testing.T) {
 		p := b.open(tty("stty -echo eof ^A; echo up; wc -c"))
 		p.expect("up\r\n")

@@ -1,6 +1,7 @@
 package supervisor
 
 import (
+	"bytes"
 	"cmp"
 	"os"
 
@@ -48,19 +49,27 @@ func setSize(fd int, size sdk.TTY) error {
 	return os.NewSyscallError("ioctl(TIOCSWINSZ)", unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, w))
 }
 
-// endTTY types the character that ends input, as a person would.
+// endings is how many readers of a terminal see the end of its input. The kernel keeps 4,095 bytes.
+const endings = 1024
+
+// endTTY types the character that ends input, as a person would: once for each who may come to read, for on a terminal an end is over with
+// the read that sees it. Programs that read every key get it once.
 func endTTY(master *os.File) error {
 	raw, err := master.SyscallConn()
 	if err != nil {
 		return err
 	}
-	eof := byte(4)
+	eof, times := byte(4), 1
 	_ = raw.Control(func(fd uintptr) {
-		if t, err := unix.IoctlGetTermios(int(fd), unix.TCGETS); err == nil {
-			eof = t.Cc[unix.VEOF]
+		t, err := unix.IoctlGetTermios(int(fd), unix.TCGETS)
+		if err != nil {
+			return
+		}
+		if eof = t.Cc[unix.VEOF]; t.Lflag&unix.ICANON != 0 {
+			times = endings
 		}
 	})
-	_, err = master.Write([]byte{eof})
+	_, err = master.Write(bytes.Repeat([]byte{eof}, times))
 	return err
 }
 
