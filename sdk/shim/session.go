@@ -153,7 +153,10 @@ func (t *talk) run(req wire.Request, converse func(*talk) error, done chan<- err
 		size = readBytes
 	}
 	t.Conn = wire.NewConn(bufio.NewReaderSize(stream, size), stream)
-	if err = t.WriteMessage(wire.KindRequest, req); err == nil {
+	if err = t.WriteMessage(wire.KindRequest, req); errors.Is(err, wire.ErrTooLarge) {
+		// Only very many very short arguments can do that, more than a kernel takes.
+		err = sdk.NewInvalid(sdk.ReasonTooLarge, "the request takes %v", err)
+	} else if err == nil {
 		err = converse(t)
 	}
 	done <- t.judge(err, true)

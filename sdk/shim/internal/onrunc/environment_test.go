@@ -140,6 +140,8 @@ func TestArgumentsAndEnvironment(t *testing.T) {
 		"too long an argument":   {Path: "true", Args: []string{strings.Repeat("x", 128<<10)}},
 		"too long a variable":    {Path: "true", Env: []string{"A=" + strings.Repeat("x", 128<<10-2)}},
 		"too many arguments":     {Path: "true", Args: repeat(250_000, "x")},
+		"far too many arguments": {Path: "true", Args: repeat(1_000_000, "x")},
+		"empty arguments":        {Path: "true", Args: repeat(1_900_000, "")},
 		"too much for contract":  {Path: "true", Args: repeat(30, strings.Repeat("x", 100<<10))},
 		"too much with variable": {Path: "true", Args: repeat(10, strings.Repeat("x", 100<<10)), Env: repeat(11, "A="+strings.Repeat("x", 100<<10))},
 	} {

@@ -60,6 +60,9 @@ const (
 	KindData                     // bytes of a file or an archive
 )
 
+// ErrTooLarge says that a message of ours is not sent, because it takes more than the other side reads. Nothing went out.
+var ErrTooLarge = errors.New("more than a message of the shim's holds")
+
 // ErrProtocol is the target of errors.Is for whatever is on the wire and should not be.
 var ErrProtocol = errors.New("the shim's wire holds what does not belong there")
 
@@ -140,7 +143,7 @@ func (c *Conn) WriteMessage(kind Kind, v any) error {
 		return err
 	}
 	if len(b) > MaxMessage || len(b) > MaxFrame && kind != KindRequest {
-		return broken("a message of %d bytes is to be sent", len(b))
+		return ErrTooLarge
 	}
 	for len(b) > MaxFrame {
 		if err := c.Write(KindMore, b[:MaxFrame]); err != nil {

@@ -35,7 +35,7 @@ func TestRequestsTakeMoreThanAFrame(t *testing.T) {
 
 func TestNothingButARequestTakesMoreThanAFrame(t *testing.T) {
 	long := Reply{Error: &Failure{Message: strings.Repeat("x", MaxFrame)}}
-	if err := NewConn(nil, io.Discard).WriteMessage(KindReply, long); !errors.Is(err, ErrProtocol) {
+	if err := NewConn(nil, io.Discard).WriteMessage(KindReply, long); !errors.Is(err, ErrTooLarge) {
 		t.Errorf("a reply of more than a frame was sent: %v", err)
 	}
 	var b bytes.Buffer
