@@ -91,7 +91,7 @@ const outputBytes = 1 << 30
 // BenchmarkOutput is a gibibyte of output, journalled and acknowledged, beside that of a bare exec into a pipe.
 func BenchmarkOutput(b *testing.B) {
 	box := newBox(b, setting{})
-	command := []string{"/bin/head", "-c", strconv.Itoa(outputBytes), "/dev/zero"}
+	command := []string{"/bin/dd", "if=/dev/zero", "bs=1M", "count=" + strconv.Itoa(outputBytes>>20), "status=none"}
 	var ours, floor time.Duration
 	for b.Loop() {
 		at := time.Now()
@@ -107,7 +107,7 @@ func BenchmarkOutput(b *testing.B) {
 			return nil
 		}}))
 		ours += time.Since(at)
-		if got != outputBytes {
+		if got < outputBytes { // and what dd has to say
 			b.Fatalf("%d bytes", got)
 		}
 	}

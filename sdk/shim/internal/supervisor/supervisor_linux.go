@@ -78,7 +78,6 @@ func New(scratch string, o Options) (*Supervisor, error) {
 	if err := s.beBorn(); err != nil {
 		return nil, err
 	}
-	proc.ReserveThreads(threads)
 	s.can = findAbilities()
 	return s, nil
 }
@@ -138,7 +137,10 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	defer s.reaping()()
 	stop := context.AfterFunc(ctx, func() { s.socket.Close() })
 	defer stop()
-	s.work.Go(s.makeSpare)
+	s.work.Go(func() {
+		s.makeSpare() // first, for a driver waits for it
+		proc.ReserveThreads(threads)
+	})
 	err := s.accept(ctx)
 	cancel()
 	s.killAll()
