@@ -75,6 +75,7 @@ func New(scratch string, o Options) (*Supervisor, error) {
 		scratch: ".", options: o, log: slog.New(slog.NewTextHandler(&bounded{f: o.Log, left: maxLog}, nil)),
 		processes: make(map[sdk.ProcessID]*process), monitors: make(map[int]*monitorConn),
 	}
+	s.work.Go(s.makeSpare) // while this is born; should it not be, the monitor ends with this process
 	if err := s.beBorn(); err != nil {
 		return nil, err
 	}
@@ -137,10 +138,7 @@ func (s *Supervisor) Run(ctx context.Context) error {
 	defer s.reaping()()
 	stop := context.AfterFunc(ctx, func() { s.socket.Close() })
 	defer stop()
-	s.work.Go(func() {
-		s.makeSpare() // first, for a driver waits for it
-		proc.ReserveThreads(threads)
-	})
+	s.work.Go(func() { proc.ReserveThreads(threads) })
 	err := s.accept(ctx)
 	cancel()
 	s.killAll()
