@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/internal/pb"
+	"github.com/slipway-run/slipway/sdk/internal/source"
 )
 
 // StreamIn implements [sdk.Worker]. If the call ends early, a Read may still be blocked; its result is thrown away.
@@ -30,13 +31,13 @@ func (w *worker) StreamIn(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn,
 	}
 
 	out := newChunkWriter(w.c.pool, func(b mem.Buffer) error { return sendChunk(stream, b) })
-	src := newSource(r, func(src *source) { sendAll(stream, out, src) })
+	src := source.New(r, func(src *source.Source) { sendAll(stream, out, src) })
 	var resp pb.StreamInResponse
 	err = stream.RecvMsg(&resp)
 	end() // lets go of a sender that is blocked
 	out.fail(io.ErrClosedPipe)
-	src.stop()
-	if own := src.failed(); own != nil {
+	src.Stop()
+	if own := src.Failed(); own != nil {
 		return own
 	}
 	if err != nil {
@@ -46,10 +47,10 @@ func (w *worker) StreamIn(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn,
 }
 
 // sendAll sends a source, then what says how it ended. Errors of the stream show in its answer.
-func sendAll(stream grpc.ClientStreamingClient[pb.StreamInRequest, pb.StreamInResponse], out *chunkWriter, src *source) {
+func sendAll(stream grpc.ClientStreamingClient[pb.StreamInRequest, pb.StreamInResponse], out *chunkWriter, src *source.Source) {
 	defer out.abandon(io.ErrClosedPipe)
 	_, err := io.Copy(out, onlyReader{src})
-	if own := src.failed(); own != nil {
+	if own := src.Failed(); own != nil {
 		out.abandon(own)
 		_ = stream.Send(&pb.StreamInRequest{Frame: &pb.StreamInRequest_Abort{Abort: &pb.Abort{Message: shorten(own.Error())}}})
 		_ = stream.CloseSend()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/internal/pb"
+	"github.com/slipway-run/slipway/sdk/internal/source"
 )
 
 // stdinChunk is how much stdin goes in one message.
@@ -56,7 +57,7 @@ func (w *worker) FollowProcess(ctx context.Context, container sdk.ContainerID, p
 type follower struct {
 	follow sdk.Follow
 	stream grpc.BidiStreamingClient[pb.FollowProcessRequest, pb.FollowProcessResponse]
-	stdin  *source // nil until Opened has returned, or for good
+	stdin  *source.Source // nil until Opened has returned, or for good
 
 	sending sync.Mutex // gRPC takes one sender at a time
 
@@ -128,9 +129,9 @@ func (f *follower) opened(o sdk.Opened, end func()) error {
 	f.mu.Lock()
 	f.sent, f.taken = o.StdinTaken, o.StdinTaken
 	f.mu.Unlock()
-	f.stdin = newSource(f.follow.Stdin, func(src *source) {
+	f.stdin = source.New(f.follow.Stdin, func(src *source.Source) {
 		f.feedStdin(src)
-		if src.failed() != nil {
+		if src.Failed() != nil {
 			end()
 		}
 	})
@@ -177,7 +178,7 @@ func (f *follower) forwardAcks(ctx context.Context) {
 }
 
 // feedStdin sends what the source gives, never more than MaxStdinAhead beyond what was taken.
-func (f *follower) feedStdin(src *source) {
+func (f *follower) feedStdin(src *source.Source) {
 	buf := make([]byte, stdinChunk)
 	for {
 		room := f.room()
@@ -230,7 +231,7 @@ func (f *follower) stopStdin() {
 	f.change.Broadcast()
 	f.mu.Unlock()
 	if f.stdin != nil {
-		f.stdin.stop()
+		f.stdin.Stop()
 	}
 }
 
@@ -238,5 +239,5 @@ func (f *follower) stdinError() error {
 	if f.stdin == nil {
 		return nil
 	}
-	return f.stdin.failed()
+	return f.stdin.Failed()
 }

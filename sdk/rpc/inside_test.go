@@ -1,10 +1,8 @@
 package rpc
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"testing"
 	"time"
 
@@ -33,24 +31,6 @@ func TestWhichAcknowledgementsCount(t *testing.T) {
 				t.Errorf("the last one is %d, want %d", a.last, c.at)
 			}
 		}
-	}
-}
-
-func TestSourceIsNotReadAfterTheCall(t *testing.T) {
-	r := bytes.NewReader([]byte("more"))
-	on, read := make(chan struct{}), make(chan error, 1)
-	s := newSource(r, func(s *source) {
-		<-on
-		_, err := s.Read(make([]byte, 4))
-		read <- err
-	})
-	s.mu.Lock()
-	s.over = true
-	s.mu.Unlock()
-	close(on)
-	s.stop()
-	if err := <-read; err != io.ErrClosedPipe || r.Len() != 4 {
-		t.Errorf("got %v, with %d bytes unread", err, r.Len())
 	}
 }
 

@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/internal/source"
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
 )
 
 // StreamIn unpacks a tar archive below a path below root, by an exec of its own. It is that of [sdk.Worker], raw.
 func (d *Driver) StreamIn(ctx context.Context, container sdk.ContainerID, root, path string, r io.Reader) error {
 	return d.archive(ctx, container, wire.Request{Verb: wire.VerbIn, Root: root, Path: []byte(path)}, func(a *archive) error {
-		src := newSource(r, func(src *source) {
+		src := source.New(r, func(src *source.Source) {
 			if a.feed(src) {
 				_ = a.x.out.SetReadDeadline(time.Now().Add(d.o.CallTimeout))
-			} else if src.failed() != nil {
+			} else if src.Failed() != nil {
 				a.c.end() // and with it the wait for a reply
 			}
 		})
@@ -26,8 +27,8 @@ func (d *Driver) StreamIn(ctx context.Context, container sdk.ContainerID, root, 
 		err := a.conn.ReadMessage(wire.KindReply, &reply)
 		whole := a.whole.Load()
 		a.x.in.Close() // what the source's goroutine may wait for
-		src.stop()
-		if failed := src.failed(); failed != nil {
+		src.Stop()
+		if failed := src.Failed(); failed != nil {
 			return callerError{failed}
 		}
 		if err == nil {
@@ -41,7 +42,7 @@ func (d *Driver) StreamIn(ctx context.Context, container sdk.ContainerID, root, 
 }
 
 // feed sends what the source gives, and then its end.
-func (a *archive) feed(src *source) bool {
+func (a *archive) feed(src *source.Source) bool {
 	buf := make([]byte, wire.MaxFrame)
 	for {
 		n, err := src.Read(buf)

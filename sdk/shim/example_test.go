@@ -24,10 +24,8 @@ func dockerExec(ctx context.Context, container sdk.ContainerID, argv []string, s
 // worker gets its processes from the driver; containers and volumes it does itself.
 type worker struct {
 	*shim.Driver
-	volumesAndContainers
+	// and CreateVolume, CreateContainer and so on
 }
-
-type volumesAndContainers struct{} // CreateVolume, CreateContainer and so on
 
 func (w worker) DestroyContainer(ctx context.Context, id sdk.ContainerID) error {
 	if err := exec.CommandContext(ctx, "docker", "rm", "-f", string(id)).Run(); err != nil {

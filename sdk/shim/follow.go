@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/internal/source"
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
 )
 
@@ -39,7 +40,7 @@ func (d *Driver) FollowProcess(ctx context.Context, container sdk.ContainerID, p
 	acking.Wait()
 	f.stopStdin()
 	if _, own := errors.AsType[callerError](err); err != nil && !own && f.source != nil {
-		if failed := f.source.failed(); failed != nil {
+		if failed := f.source.Failed(); failed != nil {
 			return failed
 		}
 	}
@@ -52,9 +53,9 @@ type follower struct {
 	process sdk.ProcessID
 	follow  sdk.Follow
 	name    string
-	opened  bool    // Opened has returned
-	exited  bool    // Exit has
-	source  *source // of stdin, once opened
+	opened  bool           // Opened has returned
+	exited  bool           // Exit has
+	source  *source.Source // of stdin, once opened
 
 	mu        sync.Mutex
 	changed   sync.Cond
@@ -133,7 +134,7 @@ func (f *follower) takeAcks() {
 }
 
 // feed reads stdin, no further than MaxStdinAhead beyond what was taken.
-func (f *follower) feed(src *source) {
+func (f *follower) feed(src *source.Source) {
 	buf := make([]byte, stdinChunk)
 	for {
 		f.mu.Lock()
@@ -152,7 +153,7 @@ func (f *follower) feed(src *source) {
 		f.stdin.end = err == io.EOF
 		f.changed.Broadcast()
 		f.mu.Unlock()
-		if src.failed() != nil {
+		if src.Failed() != nil {
 			f.end()
 		}
 		if err != nil {
@@ -167,6 +168,6 @@ func (f *follower) stopStdin() {
 	f.changed.Broadcast()
 	f.mu.Unlock()
 	if f.source != nil {
-		f.source.stop()
+		f.source.Stop()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/yamux"
 
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/internal/source"
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
 )
 
@@ -113,7 +114,7 @@ func (l *leg) open(t *talk) error {
 		}
 		f.opened = true
 		if f.follow.Stdin != nil {
-			f.source = newSource(f.follow.Stdin, f.feed)
+			f.source = source.New(f.follow.Stdin, f.feed)
 		}
 		return nil
 	})

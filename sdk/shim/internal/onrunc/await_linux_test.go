@@ -4,7 +4,6 @@ package onrunc
 
 import (
 	"context"
-	"errors"
 	"io"
 	"strings"
 	"sync"
@@ -15,36 +14,6 @@ import (
 
 // patience is for what must come, on a machine that has other things to do.
 const patience = 2 * time.Minute
-
-// errSeen ends a follow that has seen enough.
-var errSeen = errors.New("seen")
-
-// await follows a process until its stdout has the text, and acknowledges nothing.
-func (b *box) await(id sdk.ProcessID, text string) string {
-	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
-	defer cancel()
-	var out, all strings.Builder
-	err := b.FollowProcess(ctx, b.id, id, 0, sdk.Follow{
-		Output: func(records []sdk.Record) error {
-			for _, r := range records {
-				all.Write(r.Data)
-				if r.Stream == sdk.Stdout {
-					out.Write(r.Data)
-				}
-			}
-			if strings.Contains(out.String(), text) {
-				return errSeen
-			}
-			return nil
-		},
-		Acks: make(chan sdk.Position), // none comes
-	})
-	if !errors.Is(err, errSeen) {
-		b.t.Fatalf("process %q does not say %q (%v), but %q", id, text, err, all.String())
-	}
-	return out.String()
-}
 
 // awaitQuiet awaits that nothing lives in the container that a process has started. Of that no event tells.
 func (b *box) awaitQuiet() {

@@ -1,13 +1,15 @@
-package rpc
+// Package source reads what callers give to a call: a reader whose Read may block for ever, and which must not be read once the call
+// is over.
+package source
 
 import (
 	"io"
 	"sync"
 )
 
-// source reads a caller's reader for a call. A Read that blocks cannot be taken back: the call may end without it, and its
+// Source reads a caller's reader for a call. A Read that blocks cannot be taken back: the call may end without it, and its
 // result is thrown away. No Read begins after the call has ended.
-type source struct {
+type Source struct {
 	r    io.Reader
 	done chan struct{}
 
@@ -17,9 +19,9 @@ type source struct {
 	err     error // the reader's own, other than io.EOF
 }
 
-// newSource runs consume on a goroutine of its own. consume gets its bytes by Read.
-func newSource(r io.Reader, consume func(*source)) *source {
-	s := &source{r: r, done: make(chan struct{})}
+// New runs consume on a goroutine of its own. consume gets its bytes by Read.
+func New(r io.Reader, consume func(*Source)) *Source {
+	s := &Source{r: r, done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		consume(s)
@@ -28,7 +30,7 @@ func newSource(r io.Reader, consume func(*source)) *source {
 }
 
 // Read reads the caller's reader, or tells io.ErrClosedPipe once the call is over.
-func (s *source) Read(p []byte) (int, error) {
+func (s *Source) Read(p []byte) (int, error) {
 	s.mu.Lock()
 	if s.over {
 		s.mu.Unlock()
@@ -51,16 +53,16 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failed gives the reader's own error.
-func (s *source) failed() error {
+// Failed gives the reader's own error.
+func (s *Source) Failed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.err
 }
 
-// stop ends the source. What the consumer waits for, other than the reader, must have been ended before. It returns when
+// Stop ends the source. What the consumer waits for, other than the reader, must have been ended before. It returns when
 // the consumer has, or is left alone with a blocked Read.
-func (s *source) stop() {
+func (s *Source) Stop() {
 	s.mu.Lock()
 	s.over = true
 	reading := s.reading
