@@ -150,7 +150,7 @@ func TestWorker(t *testing.T) {
 		b := &bench{t: t, w: b.w}
 		b.create("n", func(s *sdk.ContainerSpec) { s.Limits = sdk.Resources{PIDs: 100, MemoryBytes: 64 << 20, CPUMillis: 250} })
 		got, _ := b.run("n", "cd /sys/fs/cgroup; cat pids/pids.max memory/memory.limit_in_bytes cpu/cpu.cfs_quota_us pids.max memory.max cpu.max 2>/dev/null", nil)
-		if want := "132\n100663296\n25000"; !strings.HasPrefix(got, want) {
+		if want := "164\n100663296\n25000"; !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	})

@@ -21,6 +21,7 @@ func Main() error {
 	// All signals are caught, so that none that is ignored here is ignored by the command, and none ends the monitor.
 	caught := make(chan os.Signal, 64)
 	signal.Notify(caught)
+	heedSignals()
 	if err := unix.SetNonblock(Socket, true); err != nil {
 		return os.NewSyscallError("fcntl", err)
 	}
