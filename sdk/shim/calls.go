@@ -117,9 +117,6 @@ func (d *Driver) ask(ctx context.Context, id sdk.ContainerID, process sdk.Proces
 		kind = ""
 	}
 	return c.fail(c.converse(true, again, req, func(t *talk) error {
-		if t.session.dead() && req.Verb == wire.VerbQuiesce {
-			return nil
-		}
 		var reply wire.Reply
 		if err := t.ReadMessage(wire.KindReply, &reply); err != nil {
 			return err

@@ -26,6 +26,7 @@ const daemonVerb = "daemon"
 var errUsage = errors.New("usage: slipway-shim serve|init|relay SCRATCH, or in|out|pause|version")
 
 func run(args []string) error {
+	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may leave; a write says so
 	keepToSelf()
 	verb, rest := "", []string(nil)
 	if len(args) > 0 {
@@ -33,7 +34,7 @@ func run(args []string) error {
 	}
 	switch {
 	case verb == "serve" && len(rest) == 1:
-		return serve(rest[0], os.Stderr)
+		return serve(rest[0])
 	case verb == daemonVerb && len(rest) == 1:
 		return daemon(rest[0])
 	case verb == "init" && len(rest) == 1:
@@ -67,10 +68,17 @@ func keepToSelf() {
 }
 
 // serve is the life of a supervisor. It makes the scratch directory where a runtime has no way to.
-func serve(scratch string, log *os.File) error {
+//
+// It logs into a file: a runtime's log may end, or have no reader, and neither must hold up or end what runs here.
+func serve(scratch string) error {
 	if err := os.Mkdir(scratch, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
+	log, err := openLog(scratch)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
 	program, err := self()
 	if err != nil {
 		return err
@@ -111,7 +119,7 @@ func spawn(scratch string) error {
 		return err
 	}
 	defer ready.Close()
-	log, err := os.OpenFile(filepath.Join(scratch, record.Log), os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
+	log, err := openLog(scratch)
 	if err != nil {
 		tell.Close()
 		return err
@@ -126,6 +134,10 @@ func spawn(scratch string) error {
 	}
 	_, _ = ready.Read(make([]byte, 1)) // its end is the answer
 	return nil
+}
+
+func openLog(scratch string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(scratch, record.Log), os.O_CREATE|os.O_RDWR|os.O_APPEND|syscall.O_NOFOLLOW, 0o600)
 }
 
 // daemonReady is where spawn waits.

@@ -26,9 +26,11 @@ func (m *monitor) start(c Command) error {
 	if err := enter(string(c.Dir), u); err != nil {
 		return err
 	}
-	if c.TTY && u.credential != nil {
-		// As a login does, so that the user can open the terminal by its name. It works without.
-		_ = unix.Fchown(m.stdio[0], u.uid, -1)
+	if u.credential != nil {
+		// So that the user can open them by name, as /dev/stderr or /dev/pts/0. It works without.
+		for _, fd := range m.stdio {
+			_ = unix.Fchown(fd, u.uid, -1)
+		}
 	}
 	env := withDefaults(c.Env, u)
 	candidates, err := lookPath(string(c.Path), env)

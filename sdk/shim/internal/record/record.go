@@ -78,6 +78,9 @@ func (p *Process) create(s Start) error {
 
 // storage tells why a volume does not take a record. The process was not started.
 func storage(err error, id sdk.ProcessID) error {
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM) {
+		return sdk.NewUnavailable(err, "process %q was not started: its record could not be written: %v", id, err)
+	}
 	return &sdk.Error{Class: sdk.FailedPrecondition, Reason: sdk.ReasonStorage, Kind: sdk.KindProcess, ID: string(id), Cause: err,
 		Message: fmt.Sprintf("process %q: the container's scratch volume does not take its record: %v; make room on it, or make it writable", id, err)}
 }

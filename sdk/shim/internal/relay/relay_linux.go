@@ -62,6 +62,9 @@ func refuse(stdout io.Writer, version string, state wire.State, why error) error
 func await(ctx context.Context, within time.Duration) (wire.State, error) {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
+	if state, err := look(); err != nil || state == wire.StateReady || state == wire.StateDead {
+		return state, err // of watches a whole machine may have none left
+	}
 	changes, err := watch(ctx, ".")
 	if err != nil {
 		return wire.StateNone, err

@@ -28,5 +28,8 @@ func (r Remains) Signal(context.Context, sdk.ProcessID, sdk.Signal) error { retu
 // Resize does nothing either.
 func (r Remains) Resize(context.Context, sdk.ProcessID, sdk.TTY) error { return nil }
 
-// Quiesce succeeds, for nothing runs and nothing ever starts.
-func (r Remains) Quiesce(context.Context) error { return nil }
+// Quiesce is refused: what lost its monitor together with the keeper has nobody to kill it, and from here nobody can tell.
+func (r Remains) Quiesce(context.Context) error {
+	return sdk.NewFailedPrecondition(sdk.ReasonInUse, sdk.KindContainer, "",
+		"the container's keeper is gone, so nobody can say that nothing in it writes any more; destroy the container")
+}

@@ -270,6 +270,7 @@ func (s *Supervisor) killAll() {
 	for _, p := range all {
 		<-p.decided
 		if p.failed == nil && p.monitor != nil {
+			p.killed.Store(true)
 			_ = p.monitor.signal(sdk.KILL)
 		}
 	}
@@ -286,19 +287,18 @@ func (s *Supervisor) killAll() {
 	}
 }
 
-// killOrphans kills what a dead monitor has left: all below this process that belongs to no living monitor and is not of this program, as
-// relays are.
-func (s *Supervisor) killOrphans() {
+// killOrphans kills what a dead monitor has left: all below this process that belongs to no living monitor. false: something may be left.
+func (s *Supervisor) killOrphans() bool {
 	deadline := time.Now().Add(killTimeout)
 	for time.Now().Before(deadline) {
 		all, err := proc.Descendants(os.Getpid(), func(pid int) bool {
 			s.mu.Lock()
 			_, living := s.monitors[pid]
 			s.mu.Unlock()
-			return living || s.isOurs(pid)
+			return living
 		})
 		if err != nil || len(all) == 0 {
-			return
+			return err == nil
 		}
 		for _, p := range all {
 			_ = p.Signal(unix.SIGSTOP)
@@ -308,21 +308,16 @@ func (s *Supervisor) killOrphans() {
 		}
 		time.Sleep(time.Millisecond) // of a birth or an adoption no event tells
 	}
-}
-
-func (s *Supervisor) isOurs(pid int) bool {
-	theirs, err := os.Stat("/proc/" + strconv.Itoa(pid) + "/exe")
-	if err != nil {
-		return false
-	}
-	ours, err := os.Stat(s.options.Program)
-	return err == nil && os.SameFile(ours, theirs)
+	return false
 }
 
 // signalName is the signal's name without SIG.
 func signalName(s unix.Signal) sdk.Signal {
 	if name := unix.SignalName(s); len(name) > 3 {
 		return sdk.Signal(name[3:])
+	}
+	if s < 34 {
+		return sdk.Signal(strconv.Itoa(int(s))) // of C libraries, which give it no name
 	}
 	return sdk.Signal(fmt.Sprintf("RTMIN+%d", int(s)-34))
 }

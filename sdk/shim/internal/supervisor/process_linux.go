@@ -3,6 +3,8 @@ package supervisor
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -85,6 +87,7 @@ func (s *Supervisor) launch(p *process, spec sdk.ProcessSpec) {
 		delete(s.processes, p.id)
 		s.mu.Unlock()
 		close(p.decided)
+		s.makeSpare()
 		return
 	}
 	close(p.decided)
@@ -101,7 +104,10 @@ var errStays = errors.New("the record of a process that was not started could no
 // begin records the start, makes the monitor and has it start the command. If the command certainly was not started, p.failed says why and
 // nothing is left. The error tells of a process that may have been started and has nobody to end its record.
 func (s *Supervisor) begin(p *process, spec sdk.ProcessSpec) (fate error) {
-	if p.record, p.failed = record.Create(s.scratch, record.Start{ID: p.id, Token: p.token, StartedAt: p.startedAt}); p.failed != nil {
+	s.disk <- struct{}{}
+	p.record, p.failed = record.Create(s.scratch, record.Start{ID: p.id, Token: p.token, StartedAt: p.startedAt})
+	<-s.disk
+	if p.failed != nil {
 		return nil
 	}
 	defer func() {
@@ -144,7 +150,7 @@ func (s *Supervisor) run(p *process, fate error) {
 		close(p.over)
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(s.life)
 	defer cancel()
 	p.streams.pump(ctx, p.journal)
 	var ended *monitor.Ended
@@ -155,16 +161,13 @@ func (s *Supervisor) run(p *process, fate error) {
 		// Nobody can tell how it ended. What it left is killed, and only what it wrote is told.
 		s.log.Error("a process has lost its monitor", "process", p.id, "error", fate)
 		s.abandon(p)
-		close(p.over)
 	} else {
 		if !ended.Left {
 			close(p.over) // before the exit: whoever sees that may seal
 		}
 		s.conclude(p, *ended)
-		if !p.monitor.wait() {
-			s.killOrphans()
-		}
-		if ended.Left {
+		gone := p.monitor.wait() || s.killOrphans()
+		if ended.Left && gone {
 			close(p.over)
 		}
 	}
@@ -173,7 +176,7 @@ func (s *Supervisor) run(p *process, fate error) {
 
 // conclude awaits the end of the output, as long as that may take, and records the exit.
 func (s *Supervisor) conclude(p *process, ended monitor.Ended) {
-	cut := p.streams.finish(ended.At.Add(sdk.OutputGrace))
+	cut := p.streams.finish(time.Now().Add(sdk.OutputGrace))
 	p.journal.CloseOutput()
 	e := exitOf(unix.WaitStatus(ended.Status))
 	e.StartedAt, e.EndedAt, e.PeakMemoryBytes, e.OutputCut = p.startedAt, ended.At, ended.PeakMemoryBytes, cut
@@ -196,7 +199,9 @@ func (s *Supervisor) abandon(p *process) {
 		s.kill(p.monitor)
 	}
 	p.monitor.wait() // only then are its orphans ours
-	s.killOrphans()
+	if s.killOrphans() {
+		close(p.over) // its output may wait for a follower yet
+	}
 	p.streams.finish(time.Now().Add(sdk.OutputGrace))
 	p.journal.CloseOutput()
 	p.journal.Abandon()
@@ -214,9 +219,10 @@ func exitOf(status unix.WaitStatus) sdk.Exit {
 // List tells of all processes.
 func (s *Supervisor) List() ([]sdk.ProcessInfo, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := make([]sdk.ProcessInfo, 0, len(s.processes))
-	for _, p := range s.processes {
+	processes := slices.Collect(maps.Values(s.processes))
+	s.mu.Unlock()
+	all := make([]sdk.ProcessInfo, 0, len(processes))
+	for _, p := range processes { // a journal may be waiting for its disk: never with the mutex
 		info := sdk.ProcessInfo{ID: p.id, Token: p.token, State: sdk.ProcessRunning, StartedAt: p.startedAt}
 		if p.isDecided() {
 			if p.failed != nil {
@@ -305,5 +311,6 @@ func (s *Supervisor) Quiesce(context.Context) error {
 		}
 	}
 	s.quiesced = true
+	s.work.Go(s.dropSpare)
 	return nil
 }

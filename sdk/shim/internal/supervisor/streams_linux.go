@@ -112,6 +112,7 @@ func (s *streams) finish(deadline time.Time) (cut bool) {
 	}
 	for _, o := range s.outputs {
 		<-o.journalled
+		cut = cut || o.lost
 	}
 	if s.in != nil && !s.tty {
 		s.in.Close() // nobody will read it any more whom the contract knows
@@ -157,6 +158,7 @@ type output struct {
 	file       *os.File
 	stream     sdk.Stream
 	journalled chan struct{} // closed once all that belongs into the journal is there
+	lost       bool          // once that is closed: the keeper was told to end, and there was no room for all
 
 	mu    sync.Mutex
 	limit int // how many more bytes belong there; negative: all
@@ -188,6 +190,7 @@ func (o *output) pump(ctx context.Context, j *keeper.Journal) {
 				return
 			}
 			if _, err := j.Write(ctx, o.stream, p); err != nil {
+				o.lost = journalling
 				stop()
 			}
 		})

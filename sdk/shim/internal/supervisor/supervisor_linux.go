@@ -44,6 +44,9 @@ type Supervisor struct {
 	socket  *net.UnixListener
 	can     abilities
 
+	disk chan struct{}   // for who may wait for the scratch volume: each takes a thread
+	life context.Context // Run's: once it has ended nobody makes room in a journal
+
 	mu        sync.Mutex
 	processes map[sdk.ProcessID]*process
 	monitors  map[int]*monitorConn // by pid, those that were not reaped
@@ -68,12 +71,15 @@ func New(scratch string, o Options) (*Supervisor, error) {
 		return nil, err
 	}
 	unix.Umask(0o077)
+	if err := os.Chmod(".", 0o700); err != nil { // it is private, whatever the runtime made
+		return nil, err
+	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
 	}
 	s := &Supervisor{
 		scratch: ".", options: o, log: slog.New(slog.NewTextHandler(&bounded{f: o.Log, left: maxLog}, nil)),
-		processes: make(map[sdk.ProcessID]*process), monitors: make(map[int]*monitorConn),
+		processes: make(map[sdk.ProcessID]*process), monitors: make(map[int]*monitorConn), disk: make(chan struct{}, threads/2),
 	}
 	s.work.Go(s.makeSpare) // while this is born; should it not be, the monitor ends with this process
 	if err := s.beBorn(); err != nil {
@@ -135,6 +141,7 @@ func (s *Supervisor) path(names ...string) string {
 func (s *Supervisor) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	s.life = ctx
 	defer s.reaping()()
 	stop := context.AfterFunc(ctx, func() { s.socket.Close() })
 	defer stop()
@@ -153,16 +160,16 @@ func (s *Supervisor) accept(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.ENOMEM) {
+		if errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		if err != nil { // there is no room for it, or it has gone: no reason to end what runs
 			s.log.Warn("a driver was not accepted", "error", err)
 			select { // until something else is closed, of which nobody tells
 			case <-time.After(100 * time.Millisecond):
 			case <-ctx.Done():
 			}
 			continue
-		}
-		if err != nil {
-			return err
 		}
 		s.work.Go(func() { s.serve(ctx, conn) })
 	}

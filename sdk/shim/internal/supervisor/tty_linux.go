@@ -53,7 +53,8 @@ func setSize(fd int, size sdk.TTY) error {
 const endings = 1024
 
 // endTTY types the character that ends input, as a person would: once for each who may come to read, for on a terminal an end is over with
-// the read that sees it. Programs that read every key get it once.
+// the read that sees it. A program that reads every key when input ends gets it once; one that turns to that later, and keeps what was
+// typed before, gets zero bytes.
 func endTTY(master *os.File) error {
 	raw, err := master.SyscallConn()
 	if err != nil {
