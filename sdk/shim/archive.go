@@ -17,11 +17,10 @@ import (
 func (d *Driver) StreamIn(ctx context.Context, container sdk.ContainerID, root, path string, r io.Reader) error {
 	return d.archive(ctx, container, wire.Request{Verb: wire.VerbIn, Root: root, Path: []byte(path)}, func(a *archive) error {
 		src := source.New(r, func(src *source.Source) {
-			if a.feed(src) {
-				_ = a.x.out.SetReadDeadline(time.Now().Add(d.o.CallTimeout))
-			} else if src.Failed() != nil {
+			if !a.feed(src) && src.Failed() != nil {
 				a.c.end() // and with it the wait for a reply
 			}
+			_ = a.x.out.SetReadDeadline(time.Now().Add(d.o.CallTimeout)) // also where the container has stopped reading
 		})
 		var reply wire.Reply
 		err := a.conn.ReadMessage(wire.KindReply, &reply)

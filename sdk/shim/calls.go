@@ -52,8 +52,12 @@ func (d *Driver) Ready(ctx context.Context, id sdk.ContainerID) (Info, error) {
 	defer c.leave()
 	ctx, cancel := context.WithTimeout(c.ctx, d.o.CallTimeout)
 	defer cancel()
+	var notYet error
 	for pause := readyFirst; ; pause = min(2*pause, readyLast) {
 		s, err := c.session(ctx)
+		if ctx.Err() != nil && notYet != nil {
+			err = notYet // says more than that the time is over
+		}
 		if err == nil && s.dead() {
 			err = c.dead()
 		}
@@ -63,6 +67,7 @@ func (d *Driver) Ready(ctx context.Context, id sdk.ContainerID) (Info, error) {
 		if !errors.Is(err, errNotYet) {
 			return Info{}, c.fail(err, "")
 		}
+		notYet = err
 		t := time.NewTimer(pause) // nothing tells when a container's own command has come so far
 		select {
 		case <-t.C:

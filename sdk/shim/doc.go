@@ -2,19 +2,24 @@
 // can. What is missing in such an exec, a journal, an exit that can be trusted, signals, stdin that survives a lost connection, a
 // small program in the container adds, of which the author of a plugin needs to know:
 //
-//   - where it is: a static binary that CreateContainer puts into each container, read-only, at [Options.Program];
+//   - where it is: a static binary (make build makes bin/slipway-shim-linux-ARCH of sdk/shim/cmd) that CreateContainer puts into each
+//     container, read-only, at [Options.Program];
 //   - its scratch volume: a private directory of each container, mode 0700, at [Options.Scratch]. It outlives processes and keeps
-//     their journals and exits. Only one container ever sees it;
+//     their journals and exits, and the program's log, SCRATCH/log. Only one container ever sees it;
 //   - how it starts, once per container: as the container's own command, "shim serve SCRATCH", after which CreateContainer calls
-//     [Driver.Ready]; or, where the runtime has a command of its own, by [Driver.Start], after which CreateContainer marks the container
+//     [Driver.Ready]; or, where the runtime has a command of its own ("shim pause" is one that needs nothing), by [Driver.Start], after which CreateContainer marks the container
 //     as made, by a label or property of the runtime. What bears no mark is half made: build it anew. What bears it is never started
 //     again: its processes would be lost without anybody knowing.
 //
 // A worker then embeds a *[Driver], which brings StartProcess, ListProcesses, FollowProcess, SignalProcess and ResizeProcess, and has
 //
-//   - DestroyContainer call [Driver.Forget] once the container is gone;
+//   - StartProcess wrapped: it refuses containers that are half made, dead, or mount a sealed volume writable, and sets Dir to the
+//     container's where the spec has none, for the program does not know that;
+//   - Exec answer NotFound of a container from the moment its DestroyContainer begins, and DestroyContainer call [Driver.Forget] once it
+//     is gone: a follower that loses its relay meanwhile opens another, and must hear that there is no container (rule 8);
 //   - SealVolume call [Driver.Quiesce] on the containers that mount the volume writable (rule 9);
-//   - Status name the features of [Info], which say what the program can do in these containers;
+//   - Status name the features of [Info], which say what the program can do in these containers. It is asked before there is any: make one
+//     for that, once;
 //   - StreamIn, StreamOut and the methods of [sdk.FileReader] use those of the driver where the runtime has no better way to
 //     a volume than a container that mounts it;
 //   - Close call [Driver.Close] last.

@@ -95,7 +95,7 @@ func New(exec Exec, o Options) *Driver {
 }
 
 // Forget closes the container's relay and ends all calls on it with NotFound of the container. DestroyContainer calls it once nothing
-// of the container can write any more (rule 8), and not sooner: a call that comes later asks Exec again.
+// of the container can write any more (rule 8); a call that comes later asks Exec again, which must say by then that there is no container.
 func (d *Driver) Forget(id sdk.ContainerID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -419,15 +419,23 @@ func TestCancel(t *testing.T) {
 	}
 }
 
+// lines are what is logged.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) {
+	l <- string(p)
+	return len(p), nil
+}
+
 // An Exec that does not heed its context holds up nobody but Close, and that not for ever.
 func TestStuckExec(t *testing.T) {
 	release := make(chan struct{})
-	var logged bytes.Buffer
+	logged := make(lines, 16)
 	d := New(func(_ context.Context, _ sdk.ContainerID, _ []string, _ io.Reader, _, stderr io.Writer) error {
 		fmt.Fprint(stderr, strings.Repeat("x", 10_000), "\x1b[31mcannot")
 		<-release
 		return nil
-	}, Options{HelloTimeout: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(&logged, nil))})
+	}, Options{HelloTimeout: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(logged, nil))})
 	d.execGrace, d.closeGrace = 20*time.Millisecond, 20*time.Millisecond
 	_, err := d.ListProcesses(t.Context(), box)
 	if !errors.Is(err, sdk.Unavailable) || !strings.Contains(err.Error(), "cannot") || strings.Contains(err.Error(), "\x1b") || len(err.Error()) > 5000 {
@@ -437,11 +445,15 @@ func TestStuckExec(t *testing.T) {
 	if !errors.Is(err, sdk.Internal) {
 		t.Error(err)
 	}
+	within(t, 5*time.Second, func() {
+		for line := range logged {
+			if strings.Contains(line, "exec does not return") {
+				return
+			}
+		}
+	})
 	close(release)
 	d.own.Wait()
-	if !strings.Contains(logged.String(), "exec does not return") {
-		t.Error("it was not logged: ", logged.String())
-	}
 	if _, err := d.ListProcesses(t.Context(), box); !errors.Is(err, sdk.Unavailable) {
 		t.Error(err)
 	}

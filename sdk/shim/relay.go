@@ -127,7 +127,7 @@ func (r *relay) open() (*running, error) {
 		return x, err
 	case wire.StateNone:
 		return x, &sdk.Error{Class: sdk.FailedPrecondition, Kind: sdk.KindContainer, ID: id, Reason: sdk.ReasonCreating, Cause: errNotYet,
-			Message: fmt.Sprintf("container %q: no keeper was ever started in it: it is half made, create it again or destroy it%s", id, reason(h))}
+			Message: fmt.Sprintf("container %q: no keeper was ever started in it: it is half made, create it again or destroy it; or its scratch volume is not at %s%s", id, scratch, reason(h))}
 	case wire.StateBusy:
 		return x, sdk.NewUnavailable(errNotYet, "container %q: its keeper is there and does not answer: see whether it is paused or out of memory, and try again%s", id, reason(h))
 	}

@@ -32,8 +32,8 @@ const (
 	keepAlive = 20 * time.Second
 	// writeTimeout bounds a frame of the session's own on a driver that does not read. Data waits for room as long as it takes.
 	writeTimeout = 30 * time.Second
-	streamLinger = 10 * time.Second // for the other end of a stream to close it, too; as long it is kept, and its session
-	maxStreams   = 1024             // at once
+	streamLinger = 10 * time.Second      // for the other end of a stream to close it, too; as long it is kept, and its session
+	maxStreams   = sdk.MaxProcesses + 64 // at once: a follower of each process, and the calls beside them
 	// maxReading is how many requests are read at once, each of which takes megabytes at worst. The next ones wait.
 	maxReading = 8
 )

@@ -288,6 +288,9 @@ func (s *Supervisor) Signal(ctx context.Context, id sdk.ProcessID, signal sdk.Si
 
 // Resize sets the size of a process's terminal.
 func (s *Supervisor) Resize(ctx context.Context, id sdk.ProcessID, size sdk.TTY) error {
+	if s.can.tty != nil {
+		return sdk.NewUnsupported(sdk.FeatureTTYResize)
+	}
 	p, err := s.find(ctx, id)
 	if err != nil {
 		return err
