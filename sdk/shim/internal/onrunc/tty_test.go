@@ -231,3 +231,14 @@ func TestNoTerminals(t *testing.T) {
 	b.noRecord(t, id)
 	b.says(sh("echo yet"), "yet\n")
 }
+
+// TestTerminalThatItsLeaderLetsGo: closing one's own files is no reason to be hung up on.
+func TestTerminalThatItsLeaderLetsGo(t *testing.T) {
+	b := newBox(t, setting{})
+	if r := b.run(tty("echo out; exec <&- >/tmp/x 2>&1; sleep 0.2; exit 3")); r.exit.Code != 3 || r.exit.OutputCut || r.stdout != "out\r\n" {
+		t.Errorf("%+v", r)
+	}
+	if r := b.run(tty("echo out; exec <&- >/tmp/x 2>&1; sleep 0.2; seq 1 5000 >/dev/tty; sleep 0.2; exit 4")); r.exit.Code != 4 || !strings.HasSuffix(r.stdout, "\r\n5000\r\n") {
+		t.Errorf("%+v, %d bytes", r.exit, len(r.stdout))
+	}
+}

@@ -40,6 +40,7 @@ func openStreams(spec sdk.ProcessSpec) (s *streams, err error) {
 		}
 		s.theirs = [3]*os.File{slave, slave, slave}
 		s.outputs = []*output{newOutput(master, sdk.Stdout)}
+		s.outputs[0].held = true
 		if s.in = master; !spec.Stdin {
 			s.in = nil
 			err = endTTY(master)
@@ -98,6 +99,9 @@ func (s *streams) pump(ctx context.Context, j *keeper.Journal) {
 func (s *streams) finish(deadline time.Time) (cut bool) {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
+	for _, o := range s.outputs {
+		o.release()
+	}
 	for _, o := range s.outputs {
 		select {
 		case <-o.journalled:
@@ -161,7 +165,8 @@ type output struct {
 	lost       bool          // once that is closed: the keeper was told to end, and there was no room for all
 
 	mu    sync.Mutex
-	limit int // how many more bytes belong there; negative: all
+	limit int  // how many more bytes belong there; negative: all
+	held  bool // a terminal's, whose leader has not ended: nobody may have it open and somebody open it again
 }
 
 func newOutput(f *os.File, stream sdk.Stream) *output {
@@ -230,7 +235,7 @@ func (o *output) readSome(take func([]byte)) (ended bool) {
 				break
 			}
 		}
-		if failed == unix.EAGAIN {
+		if failed == unix.EAGAIN || failed == unix.EIO && o.held {
 			buffers.Put(buf)
 			buf = nil
 			return false
@@ -252,6 +257,18 @@ func (o *output) readSome(take func([]byte)) (ended bool) {
 	}
 	take(buf[:n])
 	return false
+}
+
+// release says that the leader has ended: a terminal that nobody has open has come to its end then. To close it earlier would hang up on a leader
+// that has closed its own files and has not ended.
+func (o *output) release() {
+	o.mu.Lock()
+	held := o.held
+	o.held = false
+	o.mu.Unlock()
+	if held {
+		_ = o.file.SetReadDeadline(time.Now()) // look again
+	}
 }
 
 // cut makes what is in the pipe now the last that is journalled.
