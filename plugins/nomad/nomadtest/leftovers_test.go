@@ -92,6 +92,9 @@ func TestNothingLeft(t *testing.T) {
 				}
 				end(t, a)
 			})
+			if s.dir == "" {
+				t.Skip("there was no agent: see above")
+			}
 			for _, p := range procs {
 				if alive(p) {
 					t.Errorf("%s is still there", p)
