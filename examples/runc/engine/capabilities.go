@@ -48,7 +48,7 @@ func capabilities(privileged bool) (*specs.LinuxCapabilities, error) {
 }
 
 func ownCapabilities() (map[string]bool, error) {
-	f, err := os.Open("/proc/self/status")
+	f, err := os.Open("/proc/thread-self/status") // of the thread that asks: another one may have given rights away
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func ownCapabilities() (map[string]bool, error) {
 		}
 		bits, err := strconv.ParseUint(strings.TrimSpace(hex), 16, 64)
 		if err != nil {
-			return nil, fmt.Errorf("/proc/self/status: %w", err)
+			return nil, fmt.Errorf("/proc/thread-self/status: %w", err)
 		}
 		own := make(map[string]bool)
 		for i, name := range capabilityNames {
@@ -68,5 +68,5 @@ func ownCapabilities() (map[string]bool, error) {
 		}
 		return own, nil
 	}
-	return nil, fmt.Errorf("/proc/self/status does not tell this process's capabilities")
+	return nil, fmt.Errorf("/proc/thread-self/status does not tell this thread's capabilities")
 }
