@@ -3,8 +3,9 @@
 GO          ?= go
 BIN         := bin
 LDFLAGS     := -s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TESTFLAGS   ?=
+# Packages whose tests talk to real servers. In the gate they run one at a time, and last: meanwhile the servers are built.
+SERVERS     := ./sdk/shim/internal/onnomad ./plugins/nomad/...
 
 .DEFAULT_GOAL := help
 
@@ -31,7 +32,10 @@ demo: programs ## run a job of several steps on the memory runtime, with text fi
 	@examples/demo.sh $(BIN)/slipway $(BIN)/demo
 
 .PHONY: deps
-deps: ## install what the tests need and this machine lacks (Debian packages, as root or by sudo; Nomad, built once)
+deps: packages servers ## install what the tests need and this machine lacks (Debian packages, as root or by sudo; Nomad, built once)
+
+.PHONY: packages
+packages:
 	@missing=; PATH=$$PATH:/usr/sbin:/sbin; for want in cc:gcc,libc6-dev tar:tar bash:bash awk:mawk sed:sed grep:grep find:findutils sort:coreutils \
 		runc:runc busybox:busybox-static; do \
 		command -v "$${want%%:*}" >/dev/null 2>&1 || missing="$$missing $$(echo "$${want#*:}" | tr , ' ')"; \
@@ -40,15 +44,28 @@ deps: ## install what the tests need and this machine lacks (Debian packages, as
 		echo "installing$$missing"; as=; [ "$$(id -u)" = 0 ] || as=sudo; \
 		$$as apt-get update -q && $$as apt-get install -y -q --no-install-recommends $$missing; \
 	fi
+
+.PHONY: servers
+servers:
 	@GO='$(GO)' plugins/nomad/testserver/build.sh
 
-.PHONY: test
-test: deps check ## check, then run all tests under the race detector
-	$(GO) test -race -timeout 30m $(TESTFLAGS) ./...
+.PHONY: tools
+tools:
+	@cd internal/gate && $(GO) build -o ../../$(BIN)/ . honnef.co/go/tools/cmd/staticcheck
 
-.PHONY: race
-race: deps ## run the tests under the race detector, three times over
-	$(GO) test -race -count 3 -timeout 60m $(TESTFLAGS) ./...
+.PHONY: test
+test: packages tools check ## the gate: check, then all tests as far as they say at once whether a change is good
+	@PATH=$$PATH:/usr/sbin:/sbin $(BIN)/gate -meanwhile '$(MAKE) servers' -- \
+		"-race -short -timeout=15m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SERVERS))" | tr '\n' ' ')" \
+		"-short -timeout=15m -p=1 $(TESTFLAGS) $(SERVERS)"
+
+# One package, or all of them.
+SOAK  ?= ./...
+COUNT ?= 1
+.PHONY: soak
+soak: deps ## the hunt for what fails rarely: all counts, cases and drivers, with and without the race detector (SOAK=./host for one package, COUNT=n times)
+	$(GO) test -race -count $(COUNT) -p 1 -timeout 12h $(TESTFLAGS) $(SOAK)
+	$(GO) test -count $(COUNT) -p 1 -timeout 12h $(TESTFLAGS) $(SOAK)
 
 .PHONY: bench
 bench: ## run the benchmarks; results are ratios to a floor measured in the same run
@@ -64,10 +81,11 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 	done
 
 .PHONY: check
-check: ## gofmt, vet, staticcheck, tidy modules, generated code up to date, import layers
+check: tools ## gofmt, vet, staticcheck, tidy modules, generated code up to date, import layers
 	@test -z "$$(gofmt -l .)" || { echo "not gofmt-ed:"; gofmt -l .; exit 1; }
 	$(GO) vet ./...
-	$(GO) run $(STATICCHECK) ./...
+	$(BIN)/staticcheck ./...
+	cd internal/gate && $(GO) vet ./... && $(GO) mod tidy -diff && $(GO) test ./...
 	$(GO) mod tidy -diff
 	@$(MAKE) --no-print-directory proto-check
 	$(GO) test -run '^TestLayers$$' ./host

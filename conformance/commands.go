@@ -105,8 +105,9 @@ func (Shell) Trap(signal sdk.Signal, code int) Cmd {
 	return sh(strings.TrimSpace(script))
 }
 
-// Sleep waits.
-func (Shell) Sleep() Cmd { return sh("echo ready; sleep 3600") }
+// Sleep makes way for sleep, so that a signal to the group meets one process. A shell that waited for a child would share the signal with
+// it: dash throws away an INT that comes between making its last command's process and running the command there, and waits on.
+func (Shell) Sleep() Cmd { return sh("echo ready; exec sleep 3600") }
 
 // Script runs the text itself.
 func (Shell) Script(text string, args ...string) Cmd { return sh(text, args...) }

@@ -15,6 +15,7 @@ const module = "github.com/slipway-run/slipway"
 // layers says which packages of this module each package may import, beside itself. "x/..." stands for x and all below it. Tests may
 // import more: those of a package that is not listed under testLayers only what the package may.
 var layers = map[string][]string{
+	"internal/testkit":            {},
 	"sdk":                         {},
 	"sdk/proto":                   {},
 	"sdk/internal/pb":             {},
@@ -52,7 +53,7 @@ var layers = map[string][]string{
 }
 
 // testLayers says what tests may import beside that.
-var testLayers = []string{"plugins/memory", "plugins/nomad/nomadtest", "sdk/...", "host/launch"}
+var testLayers = []string{"plugins/memory", "plugins/nomad/nomadtest", "sdk/...", "host/launch", "internal/testkit"}
 
 // TestLayers holds the import table: a star around sdk and host, never a mesh.
 func TestLayers(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 func limited(t *testing.T) context.Context {
@@ -33,6 +35,7 @@ func sleeper(driver string) Task {
 
 // TestTwoAgents has two agents at once, which know nothing of each other.
 func TestTwoAgents(t *testing.T) {
+	testkit.Soak(t, "agents of its own")
 	t.Parallel()
 	ctx := limited(t)
 	var agents [2]*Agent
@@ -74,6 +77,7 @@ func TestTwoAgents(t *testing.T) {
 
 // TestOptions looks for each option in what the agent says that it has.
 func TestOptions(t *testing.T) {
+	testkit.Soak(t, "agents of its own")
 	t.Parallel()
 	o := Options{MaxConnsPerClient: 77, GCMaxAllocs: 33, GCInterval: 42 * time.Second, Dev: true, HCL: `client { meta { colour = "blue" } }`}
 	a := Start(t, o)
@@ -99,6 +103,7 @@ func TestOptions(t *testing.T) {
 
 // TestChrootEnv gives exec tasks a file system of the caller's choice.
 func TestChrootEnv(t *testing.T) {
+	testkit.Soak(t, "agents of its own")
 	t.Parallel()
 	root := filepath.Join(t.TempDir(), "root")
 	chroot, err := BusyboxRoot(root)
@@ -134,6 +139,7 @@ func TestChrootEnv(t *testing.T) {
 
 // TestRunReasons wants Nomad's own words for a task that does not run.
 func TestRunReasons(t *testing.T) {
+	testkit.Soak(t, "agents of its own")
 	t.Parallel()
 	ctx := limited(t)
 	a := Start(t, Options{Dev: true})
@@ -162,6 +168,7 @@ func TestRunReasons(t *testing.T) {
 
 // TestLostPort has the agent find each of its ports taken, and choose others.
 func TestLostPort(t *testing.T) {
+	testkit.Soak(t, "agents of its own")
 	t.Parallel()
 	for name, take := range map[string]func(*ports) error{
 		"http": func(p *ports) error { return hold(t, p.HTTP) },

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/iotest"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 var errOwn = errors.New("the caller's own")
@@ -118,6 +120,7 @@ func (s starter) Write(b []byte) (int, error) {
 
 // TestExecUnanswered gives up on an agent that answers nothing.
 func TestExecUnanswered(t *testing.T) {
+	testkit.Soak(t, "agents of its own")
 	t.Parallel()
 	ctx := limited(t)
 	a := Start(t, Options{Dev: true})
@@ -138,6 +141,7 @@ func TestExecUnanswered(t *testing.T) {
 
 // TestExecUsers says who runs the commands: the same as the task.
 func TestExecUsers(t *testing.T) {
+	testkit.Soak(t, "agents of its own")
 	t.Parallel()
 	ctx := limited(t)
 	a := Start(t, Options{Dev: true})

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 func proc(pid int) string { return fmt.Sprintf("/proc/%d", pid) }
@@ -46,6 +48,7 @@ const stray = `cd / && trap '' HUP INT TERM && setsid sleep 1001 </dev/null >/de
 
 // TestNothingLeft ends tests with an agent in each state, and looks for what they started.
 func TestNothingLeft(t *testing.T) {
+	testkit.Soak(t, "agents of its own")
 	t.Parallel()
 	ctx := limited(t)
 	for name, end := range map[string]func(*testing.T, *Agent){
@@ -119,6 +122,7 @@ func TestNothingLeft(t *testing.T) {
 
 // TestSweep kills a test binary; the next one clears away what it had.
 func TestSweep(t *testing.T) {
+	testkit.Soak(t, "agents of its own")
 	const abandon = "NOMADTEST_ABANDON"
 	ctx := limited(t)
 	if os.Getenv(abandon) != "" {

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // pidOf returns the process id that this machine has for a task: the exec driver's has another inside.
@@ -29,6 +31,7 @@ func pidOf(t *testing.T, a *Agent, id string) string {
 
 // TestRestart kills and stops an agent: its tasks run on meanwhile, and afterwards they are the same ones in the same allocations.
 func TestRestart(t *testing.T) {
+	testkit.Soak(t, "agents of its own")
 	t.Parallel()
 	ctx := limited(t)
 	a := Start(t, Options{})
@@ -92,6 +95,7 @@ func TestRestart(t *testing.T) {
 
 // TestRestartRunning restarts an agent that runs.
 func TestRestartRunning(t *testing.T) {
+	testkit.Soak(t, "agents of its own")
 	t.Parallel()
 	a := Start(t, Options{})
 	before, node := a.PID(), a.NodeID()
@@ -108,6 +112,7 @@ func TestRestartRunning(t *testing.T) {
 
 // TestStopGivesUp ends the wait for an agent that does not stop.
 func TestStopGivesUp(t *testing.T) {
+	testkit.Soak(t, "agents of its own")
 	t.Parallel()
 	a := Start(t, Options{Dev: true})
 	ctx, cancel := context.WithCancel(context.Background())

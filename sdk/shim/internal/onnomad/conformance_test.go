@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-run/slipway/conformance"
 	"github.com/slipway-run/slipway/host/launch"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -21,6 +22,9 @@ func TestConformance(t *testing.T) {
 		t.Fatal(err)
 	}
 	drivers(t, a, func(t *testing.T, driver string) {
+		if driver != nomadtest.Exec {
+			testkit.Soak(t, "the other driver")
+		}
 		target := conformance.Command(conformance.Program{
 			Path: self, Env: map[string]string{pluginEnv: "1", "PATH": os.Getenv("PATH")},
 			Plugin: sdk.Block{Name: "onnomad"}, Workers: []sdk.Block{block(settings(t, a, driver))},
@@ -30,9 +34,16 @@ func TestConformance(t *testing.T) {
 		if target.Linux = driver == nomadtest.Exec; target.Linux {
 			ownRoot(t, settings(t, a, driver))
 		}
-		conformance.Run(t, target, conformance.Options{Short: true, Only: groups, Skip: skipped(driver), TimeScale: 4})
+		options := conformance.Options{Short: true, Only: groups, Skip: skipped(driver), TimeScale: 4}
+		if testing.Short() {
+			options.Only = smoke
+		}
+		conformance.Run(t, target, options)
 	})
 }
+
+// smoke are the cases of the gate: one for each thing that has to cross Nomad's exec.
+var smoke = []string{"P01-*", "P02-*", "X01-*", "I01-*", "T01-*", "S11-*", "A01-*", "R01-*"}
 
 // groups are the cases about processes: starting, exits, output and stdin, terminals, signals, acknowledgements, recovery and limits. Volumes
 // and containers are the proving runtime's own, of which nothing is shown.

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -130,6 +131,7 @@ func (f *feed) Read(p []byte) (int, error) {
 // TestCuts cuts the relay of a process many times at random moments, by turns as the plugin gives up an exec and as a network does,
 // while all its stdin comes back as output. Nothing is lost, doubled or run again.
 func TestCuts(t *testing.T) {
+	testkit.Soak(t, "cuts, kills and proofs on every driver")
 	p := newProxy(t)
 	// The client asks the node where it is, and goes there.
 	a := startAgent(t, nomadtest.Options{Dev: true, HCL: fmt.Sprintf("advertise { http = %q }", p.lis.Addr())})
@@ -216,6 +218,7 @@ func TestCuts(t *testing.T) {
 // TestAgentKilled kills Nomad in the middle of an output. Where it is away the follow ends, as a host expects, and the next one goes on from
 // where that was. Control groups of version 1 let no task of the other driver live on.
 func TestAgentKilled(t *testing.T) {
+	testkit.Soak(t, "cuts, kills and proofs on every driver")
 	a := startAgent(t, nomadtest.Options{})
 	b := newBox(t, settings(t, a, nomadtest.RawExec))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

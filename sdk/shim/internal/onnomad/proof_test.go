@@ -20,12 +20,14 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
 
 // TestProofs shares one agent, each proof with containers of its own.
 func TestProofs(t *testing.T) {
+	testkit.Soak(t, "cuts, kills and proofs on every driver")
 	a := startAgent(t, nomadtest.Options{Dev: true})
 	drivers(t, a, func(t *testing.T, driver string) {
 		for name, proof := range map[string]func(*testing.T, *box){

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestVerdicts lets the gate run real tests, in a module of one file made for each row.
+func TestVerdicts(t *testing.T) {
+	once := `if _, err := os.Stat("ran"); err != nil { os.WriteFile("ran", nil, 0o600); %s }`
+	for name, row := range map[string]struct {
+		code   string
+		lands  bool
+		prints []string
+		never  string
+	}{
+		"passes":         {code: `func TestA(t *testing.T) {}`, lands: true, prints: []string{"ok  \tm\t", "DONE 1 tests"}, never: "FLAKY"},
+		"fails":          {code: `func TestA(t *testing.T) { t.Fatal("wrong") }`, prints: []string{"--- FAIL: TestA", "repeating m.TestA", "FAILED m.TestA"}, never: "FLAKY"},
+		"fails once":     {code: `func TestA(t *testing.T) { ` + strings.ReplaceAll(once, "%s", `t.Fatal("by chance")`) + ` }`, lands: true, prints: []string{"FLAKY m.TestA", "by chance"}},
+		"subtest":        {code: `func TestA(t *testing.T) { t.Run("b c", func(t *testing.T) { ` + strings.ReplaceAll(once, "%s", `t.Fatal("by chance")`) + ` }) }`, lands: true, prints: []string{"FLAKY m.TestA/b_c", "by chance"}},
+		"not there":      {code: `func TestA(t *testing.T) { ` + strings.ReplaceAll(once, "%s", `t.Run("b", func(t *testing.T) { t.Fatal("by chance") })`) + ` }`, prints: []string{"FAILED m.TestA/b"}, never: "FLAKY"},
+		"many":           {code: `func TestA(t *testing.T) { for range 4 { t.Run("b", func(t *testing.T) { t.Fail() }) } }`, prints: []string{"4 tests failed", "FAILED m.TestA/b#03"}, never: "repeating"},
+		"panics":         {code: `func TestA(t *testing.T) { ` + strings.ReplaceAll(once, "%s", `panic("once")`) + ` }`, prints: []string{"a panic"}, never: "repeating"},
+		"fatal":          {code: `func TestA(t *testing.T) { ` + strings.ReplaceAll(once, "%s", `var m sync.Mutex; m.Unlock()`) + ` }`, prints: []string{"fatal error: "}, never: "repeating"},
+		"leaks":          {code: `func TestA(t *testing.T) {}` + "\n" + `func TestMain(m *testing.M) { m.Run(); ` + strings.ReplaceAll(once, "%s", `os.Exit(1)`) + ` }`, prints: []string{"m failed outside of its tests"}, never: "repeating"},
+		"does not build": {code: `func TestA(t *testing.T) { undefined() }`, prints: []string{"undefined: undefined"}, never: "repeating"},
+		"tiers":          {code: `func TestA(t *testing.T) { t.Skip("soak: rare") }`, lands: true, prints: []string{"skipped    1: soak", "1 skipped"}},
+		"hides":          {code: `func TestA(t *testing.T) { t.Skip("no server here") }`, prints: []string{"skipped    1: no server here", "m.TestA was skipped: no server here"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			out, lands := gateOn(t, row.code, "-vet=off .")
+			if lands != row.lands {
+				t.Errorf("lands: %v", lands)
+			}
+			for _, want := range row.prints {
+				if !strings.Contains(out, want) {
+					t.Errorf("%q is not told", want)
+				}
+			}
+			if row.never != "" && strings.Contains(out, row.never) {
+				t.Errorf("%q is told", row.never)
+			}
+			if t.Failed() {
+				t.Log(out)
+			}
+		})
+	}
+}
+
+// TestMeanwhile: the last stage has what the command made, and the run fails with the command.
+func TestMeanwhile(t *testing.T) {
+	code := `func TestA(t *testing.T) { if _, err := os.Stat("made"); err != nil { t.Fatal(err) } }`
+	for command, want := range map[string]bool{"touch made": true, "touch made; echo no room; exit 3": false} {
+		out, lands := gateOn(t, code, "-run=None .", "-run=TestA .", command)
+		if lands != want || strings.Contains(out, "no room") == want {
+			t.Errorf("%s: lands %v\n%s", command, lands, out)
+		}
+	}
+}
+
+// gateOn runs the stages on a module with one test file; what follows the second stage is the command to run meanwhile.
+func gateOn(t *testing.T, code string, stages ...string) (string, bool) {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":    "module m\n\ngo 1.26.0\n",
+		"a_test.go": "package m\n\nimport (\n\t\"os\"\n\t\"sync\"\n\t\"testing\"\n)\n\nvar _ = os.Stat\n\nvar _ sync.Mutex\n\n" + code + "\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	meanwhile := ""
+	if len(stages) > 2 {
+		stages, meanwhile = stages[:2], "cd '"+dir+"' && "+stages[2]
+	}
+	var out bytes.Buffer
+	g := gate{out: &out, repeat: 3, strict: true, flags: map[string][]string{}, goTest: func(args ...string) *exec.Cmd {
+		cmd := goTest(args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+		return cmd
+	}}
+	lands := g.run(t.Context(), stages, meanwhile)
+	return out.String(), lands
+}

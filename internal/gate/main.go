@@ -1,0 +1,39 @@
+// Command gate runs tests in stages and says whether a change may land.
+//
+//	gate [-repeat N] [-meanwhile COMMAND] -- STAGE...
+//
+// A stage is the arguments of one go test in one string: flags, then packages. The stages run one after the other, all of them even if
+// one fails, and never from the cache. COMMAND is run by a shell beside the stages before the last one, which waits for it.
+//
+// A test that failed is repeated once by itself, if no more than N failed. When it passes then the gate goes on, but the test is told as
+// FLAKY, with what it printed when it failed last on the screen: its cause is still to be found. Nothing is repeated after a data race,
+// a panic, a leak of goroutines, or a package that does not build.
+//
+// Skipped tests are counted by reason. With CI=true a reason that [allowed] does not list fails the run.
+//
+// Exit codes: 0 passed, 1 failed, 2 wrong arguments.
+package main
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	repeat := flag.Int("repeat", 3, "repeat the tests that failed if they are no more than `N`")
+	meanwhile := flag.String("meanwhile", "", "a shell `command` that the last stage needs done")
+	flag.Parse()
+	if flag.NArg() == 0 || *repeat < 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second one ends at once
+	g := gate{out: os.Stdout, goTest: goTest, repeat: *repeat, strict: os.Getenv("CI") == "true", flags: map[string][]string{}}
+	if !g.run(ctx, flag.Args(), *meanwhile) {
+		os.Exit(1)
+	}
+}

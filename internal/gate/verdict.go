@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"gotest.tools/gotestsum/testjson"
+)
+
+// allowed are the reasons for which a test may be skipped where nothing may be hidden: what its tier leaves out, and what a runtime that
+// is held to the contract does not claim to have.
+var allowed = []string{"soak", "unsupported", "not observable"}
+
+// defects says what no repeat can mend.
+func (g *gate) defects() (said []string) {
+	said = append(said, g.tests.Errors()...)
+	if g.tests.HasDataRace() {
+		said = append(said, "a data race")
+	}
+	if g.tests.HasPanic() {
+		said = append(said, "a panic")
+	}
+	for _, tc := range g.tests.Failed() {
+		if tc.Test == "" {
+			said = append(said, tc.Package+" failed outside of its tests")
+		}
+		for _, line := range g.tests.OutputLines(tc) {
+			if strings.HasPrefix(line, "fatal error: ") {
+				said = append(said, tc.Package+": "+strings.TrimSpace(line))
+			}
+		}
+	}
+	return said
+}
+
+// skips counts the skipped tests by reason, and returns those that may not be.
+func (g *gate) skips() (defects []string) {
+	count := map[string]int{}
+	for _, tc := range g.tests.Skipped() {
+		why := reason(g.tests.OutputLines(tc))
+		kind, _, _ := strings.Cut(why, ":")
+		if g.strict && !slices.Contains(allowed, kind) {
+			defects = append(defects, fmt.Sprintf("%s.%s was skipped: %s", tc.Package, tc.Test, why))
+		}
+		if slices.Contains(allowed, kind) {
+			why = kind
+		}
+		count[why]++
+	}
+	for _, why := range slices.Sorted(maps.Keys(count)) {
+		g.say("skipped %4d: %s", count[why], why)
+	}
+	return defects
+}
+
+var logged = regexp.MustCompile(`^\s*\S+\.go:\d+: (.*)`)
+
+// reason is what the last line that a test logged says.
+func reason(lines []string) string {
+	for _, line := range slices.Backward(lines) {
+		if m := logged.FindStringSubmatch(line); m != nil {
+			return strings.TrimSpace(m[1])
+		}
+	}
+	return "no reason is told"
+}
+
+// verdict prints how it ended, the first failures of flaky tests last but for the summary.
+func (g *gate) verdict(failed []testjson.TestCase, defects []string) bool {
+	for _, tc := range g.flaky {
+		g.say("\nFLAKY %s.%s failed and passed when it was repeated. Its first failure:", tc.Package, tc.Test)
+		g.output(g.tests, tc)
+	}
+	for _, tc := range failed {
+		g.say("FAILED %s.%s", tc.Package, tc.Test)
+	}
+	for _, d := range defects {
+		g.say("FAILED %s", d)
+	}
+	testjson.PrintSummary(g.out, g.tests, testjson.SummarizeNone)
+	return len(failed)+len(defects) == 0
+}
