@@ -37,9 +37,11 @@ deps: packages servers ## install what the tests need and this machine lacks (De
 .PHONY: packages
 packages:
 	@missing=; PATH=$$PATH:/usr/sbin:/sbin; for want in cc:gcc,libc6-dev tar:tar bash:bash awk:mawk sed:sed grep:grep find:findutils sort:coreutils \
-		runc:runc busybox:busybox-static; do \
+		runc:runc busybox:busybox-static gzip:gzip protoc:protobuf-compiler; do \
 		command -v "$${want%%:*}" >/dev/null 2>&1 || missing="$$missing $$(echo "$${want#*:}" | tr , ' ')"; \
 	done; \
+	[ -e /usr/include/google/protobuf/duration.proto ] || missing="$$missing libprotobuf-dev"; \
+	/usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null || missing="$$missing python3-grpcio python3-protobuf"; \
 	if [ -n "$$missing" ]; then \
 		echo "installing$$missing"; as=; [ "$$(id -u)" = 0 ] || as=sudo; \
 		$$as apt-get update -q && $$as apt-get install -y -q --no-install-recommends $$missing; \

@@ -15,45 +15,69 @@ const module = "github.com/slipway-run/slipway"
 // layers says which packages of this module each package may import, beside itself. "x/..." stands for x and all below it. Tests may
 // import more: those of a package that is not listed under testLayers only what the package may.
 var layers = map[string][]string{
-	"internal/testkit":            {},
-	"sdk":                         {},
-	"sdk/proto":                   {},
-	"sdk/internal/pb":             {},
-	"sdk/keeper":                  {"sdk"},
-	"sdk/internal/source":         {},
-	"sdk/rpc":                     {"sdk", "sdk/internal/..."},
-	"sdk/rpc/rpctest":             {"sdk", "sdk/rpc"},
-	"sdk/rpc/internal/...":        {"sdk", "sdk/rpc", "sdk/rpc/internal/..."},
-	"sdk/shim":                    {"sdk/..."},
-	"sdk/shim/cmd":                {"sdk", "sdk/shim/internal/..."},
-	"sdk/shim/internal/...":       {"sdk", "sdk/keeper", "sdk/volumetar", "sdk/shim/internal/..."},
-	"sdk/shim/internal/onrunc":    {"examples/runc/engine"},                                             // in its tests: the shim's proof on real containers
-	"sdk/shim/internal/onnomad":   {"sdk/...", "host/launch", "conformance", "plugins/nomad/nomadtest"}, // in its tests: the same on Nomad
-	"sdk/volumetar":               {"sdk"},
-	"conformance":                 {"sdk/...", "host/launch"},
-	"conformance/...":             {"sdk/...", "host/launch", "conformance/..."},
-	"plugins/memory":              {"sdk/...", "plugins/memory/internal/..."},
-	"plugins/memory/cmd":          {"sdk/...", "plugins/memory", "plugins/memory/internal/..."},
-	"plugins/memory/internal/...": {"sdk", "plugins/memory/internal/..."},
-	"plugins/nomad/nomadtest":     {},
-	"host":                        {"sdk/...", "host/config", "host/job", "host/launch", "host/pool", "host/stream", "host/spool", "host/store", "host/reap"},
-	"host/config":                 {"sdk"},
-	"host/job":                    {"sdk"},
-	"host/launch":                 {"sdk", "sdk/rpc"},
-	"host/launch/testdata/...":    {"sdk", "sdk/rpc"},
-	"host/pool":                   {"sdk"},
-	"host/reap":                   {"sdk"},
-	"host/spool":                  {"sdk"},
-	"host/store":                  {},
-	"host/stream":                 {"sdk"},
-	"cmd/host":                    {"sdk/...", "host/...", "conformance/..."},
-	"examples/...":                {"sdk/...", "host"},
-	"examples/runc/...":           {"sdk/...", "examples/runc/..."},
-	"examples/runc/runtime":       {"sdk/...", "examples/runc/...", "conformance"},
+	"internal/testkit":                     {},
+	"sdk":                                  {},
+	"sdk/proto":                            {},
+	"sdk/internal/pb":                      {},
+	"sdk/keeper":                           {"sdk"},
+	"sdk/internal/source":                  {},
+	"sdk/rpc":                              {"sdk", "sdk/internal/..."},
+	"sdk/rpc/rpctest":                      {"sdk", "sdk/rpc"},
+	"sdk/rpc/internal/...":                 {"sdk", "sdk/rpc", "sdk/rpc/internal/..."},
+	"sdk/shim":                             {"sdk/..."},
+	"sdk/shim/cmd":                         {"sdk", "sdk/shim/internal/..."},
+	"sdk/shim/internal/...":                {"sdk", "sdk/keeper", "sdk/volumetar", "sdk/shim/internal/..."},
+	"sdk/shim/internal/onrunc":             {"examples/runc/engine"},                                             // in its tests: the shim's proof on real containers
+	"sdk/shim/internal/onnomad":            {"sdk/...", "host/launch", "conformance", "plugins/nomad/nomadtest"}, // in its tests: the same on Nomad
+	"sdk/keylock":                          {},
+	"sdk/volumetar":                        {"sdk"},
+	"sdk/shelf":                            {},
+	"sdk/volumedir":                        {"sdk", "sdk/shelf", "sdk/volumetar"},
+	"sdk/machine":                          {"sdk", "sdk/shelf", "sdk/shim", "sdk/volumedir"},
+	"sdk/guide":                            {"conformance"}, // in its tests: what it tells is done
+	"conformance":                          {"sdk/...", "host/launch"},
+	"conformance/...":                      {"sdk/...", "host/launch", "conformance/..."},
+	"plugins/memory":                       {"sdk/...", "plugins/memory/internal/..."},
+	"plugins/memory/cmd":                   {"sdk/...", "plugins/memory", "plugins/memory/internal/..."},
+	"plugins/memory/internal/...":          {"sdk", "plugins/memory/internal/..."},
+	"plugins/nomad":                        {"sdk", "sdk/keylock", "sdk/shim", "plugins/nomad/internal/storenet", "conformance"}, // the last in its tests
+	"plugins/nomad/cmd":                    {"sdk/...", "plugins/nomad"},
+	"plugins/nomad/nomadtest":              {},
+	"plugins/nomad/store":                  {"sdk/...", "plugins/nomad/internal/..."},
+	"plugins/nomad/store/cmd":              {"plugins/nomad/store"},
+	"plugins/nomad/internal/...":           {"sdk", "sdk/rpc"},
+	"plugins/nomad/internal/onnomad":       {"sdk/...", "plugins/nomad"},                                                     // in its tests
+	"plugins/garden":                       {"sdk", "sdk/keylock", "sdk/shim", "plugins/garden/internal/...", "conformance"}, // the last in its tests
+	"plugins/garden/cmd":                   {"sdk/...", "plugins/garden"},
+	"plugins/garden/internal/...":          {"sdk"},
+	"plugins/garden/gardentest":            {},
+	"plugins/garden/gardentest/runcgarden": {"examples/runc/engine"},
+	"host":                                 {"sdk/...", "host/config", "host/job", "host/launch", "host/pool", "host/stream", "host/spool", "host/store", "host/reap"},
+	"host/api":                             {"sdk", "host", "host/..."},
+	"host/api/proto":                       {},
+	"host/api/internal/pb":                 {},
+	"host/config":                          {"sdk"},
+	"host/job":                             {"sdk"},
+	"host/launch":                          {"sdk", "sdk/rpc"},
+	"host/launch/testdata/...":             {"sdk", "sdk/rpc"},
+	"host/pool":                            {"sdk"},
+	"host/reap":                            {"sdk"},
+	"host/spool":                           {"sdk"},
+	"host/store":                           {},
+	"host/stream":                          {"sdk"},
+	"cmd/host":                             {"sdk/...", "host/...", "conformance/..."},
+	"examples/...":                         {"sdk/...", "host"},
+	"examples/chroot":                      {"sdk/...", "conformance"},
+	"examples/python":                      {"sdk", "conformance"}, // in its tests: a plugin that is no Go
+	"examples/runc/...":                    {"sdk/...", "examples/runc/..."},
+	"examples/runc/runtime":                {"sdk/...", "examples/runc/...", "conformance"},
+	"plugins/garden/internal/ongarden": { // in its tests: the program under hosts
+		"sdk/...", "host", "host/...", "conformance", "plugins/garden", "plugins/memory",
+	},
 }
 
 // testLayers says what tests may import beside that.
-var testLayers = []string{"plugins/memory", "plugins/nomad/nomadtest", "sdk/...", "host/launch", "internal/testkit"}
+var testLayers = []string{"plugins/memory", "plugins/nomad/nomadtest", "plugins/garden/gardentest", "sdk/...", "host/launch", "internal/testkit"}
 
 // TestLayers holds the import table: a star around sdk and host, never a mesh.
 func TestLayers(t *testing.T) {

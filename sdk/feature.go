@@ -31,6 +31,11 @@ const (
 	FeatureUsageReport Feature = "usage"       // UsageReporter
 )
 
+// ResourceTypePrefix begins the image references of root file systems that lie on a worker by name, as Concourse's base resource types do. A
+// worker may name those that it has, each as a feature: the prefix and the name. A host that is asked for one leaves out workers that name
+// only others; one that names none is taken to have any.
+const ResourceTypePrefix = "resource-type:"
+
 // StripFeatures takes from a status the features whose interface the worker's type does not implement, so that a name
 // is never a lie. The others stay in their order. What s.Features shares with the caller is left as it is. The serving side of a
 // plugin calls it on every Status.

@@ -25,6 +25,20 @@ type DialOptions struct {
 	// Gone is closed by the caller when the plugin's process has died: every call then ends at once, as Unavailable with
 	// ReasonPluginGone. Nil: never.
 	Gone <-chan struct{}
+
+	// Dialer makes each connection in place of dialling addr, which is then only a name for errors. It is for servers behind something that keeps
+	// others out, for gRPC adds nothing of that kind: the connection counts as good as a private socket. ctx ends with the
+	// client, or when this attempt has taken half a minute. Called for each of the two connections, again
+	// after each loss, and by several goroutines at once. Its error's words become part of a call's Cause; the error itself does not.
+	Dialer func(ctx context.Context) (net.Conn, error)
+}
+
+// patience is how long one attempt to connect may take.
+func (o DialOptions) patience() time.Duration {
+	if o.Dialer != nil {
+		return 30 * time.Second
+	}
+	return 5 * time.Second
 }
 
 // Client is a host's side of one plugin. All its methods may be called from many goroutines.
@@ -53,7 +67,7 @@ func Dial(ctx context.Context, addr net.Addr, opts DialOptions) (*Client, error)
 func dial(addr net.Addr, opts DialOptions, pool mem.BufferPool) (*Client, error) {
 	c := &Client{pool: pool}
 	for range 2 {
-		conn, err := connect(addr, pool)
+		conn, err := connect(addr, opts, pool)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("dialling plugin at %s: %w", addr, err), c.closeConns())
 		}
@@ -72,8 +86,11 @@ func dial(addr net.Addr, opts DialOptions, pool mem.BufferPool) (*Client, error)
 	return c, nil
 }
 
-func connect(addr net.Addr, pool mem.BufferPool) (*grpc.ClientConn, error) {
+func connect(addr net.Addr, opts DialOptions, pool mem.BufferPool) (*grpc.ClientConn, error) {
 	dial := func(ctx context.Context, _ string) (net.Conn, error) {
+		if opts.Dialer != nil {
+			return opts.Dialer(ctx)
+		}
 		var d net.Dialer
 		return d.DialContext(ctx, addr.Network(), addr.String())
 	}
@@ -82,9 +99,11 @@ func connect(addr net.Addr, pool mem.BufferPool) (*grpc.ClientConn, error) {
 		grpc.WithContextDialer(dial),
 		grpc.WithNoProxy(),
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2,
-			MaxDelay: time.Second}, MinConnectTimeout: 5 * time.Second}),
+			MaxDelay: time.Second}, MinConnectTimeout: opts.patience()}),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newCodec())),
+		grpc.WithUnaryInterceptor(traceUnary),
+		grpc.WithStreamInterceptor(traceStream),
 		experimental.WithBufferPool(pool),
 		grpc.WithReadBufferSize(socketBuffer),
 		grpc.WithWriteBufferSize(socketBuffer),

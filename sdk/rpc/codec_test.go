@@ -230,8 +230,6 @@ func TestBuffersOfBrokenStreams(t *testing.T) {
 	enough := errors.New("enough")
 	data := noise(3 << 20)
 	var late sync.WaitGroup
-	e := &echo{bytes: data}
-	w, end := checkedPair(t, echoes{e})
 	for name, take := range map[string]func(io.Reader) ([]byte, error){
 		"fails at once": func(io.Reader) ([]byte, error) { return data, enough },
 		"fails amid a chunk": func(r io.Reader) ([]byte, error) {
@@ -249,7 +247,7 @@ func TestBuffersOfBrokenStreams(t *testing.T) {
 			return data, errors.Join(enough, err)
 		},
 	} {
-		e.take = take
+		w, end := checkedPair(t, echoes{&echo{bytes: data, take: take}}) // one each, for what was cancelled may be read yet
 		for range 10 {
 			if err := w.StreamIn(t.Context(), "v", sdk.StreamIn{}, bytes.NewReader(data)); err == nil {
 				t.Errorf("%s: no error", name)
@@ -268,9 +266,9 @@ func TestBuffersOfBrokenStreams(t *testing.T) {
 				t.Errorf("%s: StreamOut gave %v", name, err)
 			}
 		}
+		late.Wait()
+		end(false)
 	}
-	late.Wait()
-	end(false)
 }
 
 type readerFunc func([]byte) (int, error)

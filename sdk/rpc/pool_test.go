@@ -55,7 +55,7 @@ func (c *checkedPool) Put(p *[]byte) {
 
 // await waits until everything is back: the transport frees after it has written.
 func (c *checkedPool) await() error {
-	late := time.After(10 * time.Second)
+	late := time.After(2 * time.Minute)
 	for {
 		c.mu.Lock()
 		left, change := len(c.out), c.change

@@ -98,7 +98,7 @@ func (c *child) end(t *testing.T) (stray string) {
 	}()
 	select {
 	case stray = <-rest:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		_ = c.cmd.Process.Kill()
 		t.Fatal("the plugin did not end")
 	}
@@ -239,7 +239,7 @@ func throughGoPlugin(t *testing.T, bin string) {
 	}
 	client := dial(t, addr, rpc.DialOptions{})
 	worker := configured(t, client)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := worker.CreateContainer(ctx, sdk.ContainerSpec{ID: "c", Token: "t"}, nil); err != nil {
 		t.Fatal(err)

@@ -59,6 +59,7 @@ func TestRunningCallsMayFinish(t *testing.T) {
 			b := &blocking{entered: make(chan struct{}), release: make(chan struct{})}
 			s := newServer(sdk.PluginInfo{}, slog.New(slog.DiscardHandler))
 			s.configured, s.runtime = true, b
+			s.grace = time.Hour
 			if !patient {
 				s.grace = time.Millisecond
 			}
@@ -128,7 +129,7 @@ func TestClientFindsARestartedServer(t *testing.T) {
 		t.Errorf("without a server: %v", err)
 	}
 	defer serve()()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	control := c.conns[0]
 	control.Connect()

@@ -104,9 +104,9 @@ func (d *Driver) archive(ctx context.Context, id sdk.ContainerID, req wire.Reque
 	}
 	defer c.leave()
 	program, _ := d.o.Locate(id)
-	x, err := d.start(id, program, string(req.Verb))
+	x, err := d.start(c.ctx, id, program, string(req.Verb))
 	if err != nil {
-		return err
+		return c.fail(err, "")
 	}
 	defer d.own.Go(x.finish)
 	defer context.AfterFunc(c.ctx, x.close)()

@@ -310,7 +310,7 @@ func TestCutKeepsUnacknowledged(t *testing.T) {
 func TestGhost(t *testing.T) {
 	requests := make(chan wire.Follow, 10)
 	legs := 0
-	d := hostile(t, evil(func(c *wire.Conn, s *yamux.Stream, r wire.Request) {
+	d := hostile(t, patience, evil(func(c *wire.Conn, s *yamux.Stream, r wire.Request) {
 		requests <- *r.Follow
 		if legs++; legs == 1 {
 			s.Session().Close()
@@ -334,6 +334,33 @@ func TestGhost(t *testing.T) {
 	}
 }
 
+// A relay that is cut may end a call's stream a moment before it is gone: that is no breach of the protocol.
+func TestCutBetweenTheEnds(t *testing.T) {
+	w := newWorld(t)
+	var once sync.Once
+	d := New(func(ctx context.Context, id sdk.ContainerID, argv []string, stdin io.Reader, stdout, stderr io.Writer) error {
+		exec := w.exec
+		once.Do(func() {
+			exec = raw(func(l *line) {
+				if wire.WriteHello(l, wire.Hello{State: wire.StateReady}) != nil {
+					return
+				}
+				_, _ = io.ReadFull(l.in, make([]byte, 24)) // a stream was opened
+				_, _ = l.Write(mux(1, 4, 1, 0))            // and is ended
+				_, _ = l.in.Read(make([]byte, 1))          // the session is asked whether it lives, and is over then
+			})
+		})
+		return exec(ctx, id, argv, stdin, stdout, stderr)
+	}, Options{})
+	defer d.Close()
+	if _, err := d.ListProcesses(t.Context(), box); err != nil {
+		t.Error(err)
+	}
+	if n := w.count(); n != 1 {
+		t.Errorf("%d relays after the one that was cut", n)
+	}
+}
+
 // TestModel has a process write, a reader acknowledge and relays break in any order. What is delivered is what was written, and no
 // acknowledged byte is asked for again.
 func TestModel(t *testing.T) {
@@ -342,7 +369,7 @@ func TestModel(t *testing.T) {
 		d := w.driver(t, Options{})
 		start(t, d, "p", "sleep")
 		journal := w.processes["p"].journal
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 
 		var mu sync.Mutex

@@ -11,6 +11,8 @@
 //     as made, by a label or property of the runtime. What bears no mark is half made: build it anew. What bears it is never started
 //     again: its processes would be lost without anybody knowing.
 //
+// Where the runtime gives containers no root of their own, as a plain process of the machine has none, [Root] has the program make one, in which volumes are mounted.
+//
 // A worker then embeds a *[Driver], which brings StartProcess, ListProcesses, FollowProcess, SignalProcess and ResizeProcess, and has
 //
 //   - StartProcess wrapped: it refuses containers that are half made, dead, or mount a sealed volume writable, and sets Dir to the

@@ -24,6 +24,10 @@ type Options struct {
 	// Locate tells both where they differ from container to container; nil: they do not.
 	Locate func(sdk.ContainerID) (program, scratch string)
 
+	// Turn waits until an exec may begin, where a runtime takes only so many at once, and gives what is called when it has ended. HelloTimeout begins
+	// with it. Its error is the caller's. Nil: all may begin at once.
+	Turn func(ctx context.Context, container sdk.ContainerID) (over func(), err error)
+
 	HelloTimeout time.Duration // for an exec's first words; zero: 10 s
 	CallTimeout  time.Duration // for an answer, and for the next piece of one that is long; zero: 60 s
 	IdleTimeout  time.Duration // until a relay that no call uses is closed; zero: 1 min
@@ -79,6 +83,9 @@ func New(exec Exec, o Options) *Driver {
 		program, scratch := o.Program, o.Scratch
 		o.Locate = func(sdk.ContainerID) (string, string) { return program, scratch }
 	}
+	if o.Turn == nil {
+		o.Turn = func(context.Context, sdk.ContainerID) (func(), error) { return func() {}, nil }
+	}
 	if o.HelloTimeout == 0 {
 		o.HelloTimeout = 10 * time.Second
 	}
@@ -101,6 +108,35 @@ func (d *Driver) Forget(id sdk.ContainerID) {
 	defer d.mu.Unlock()
 	if c := d.open[id]; c != nil {
 		d.drop(c, sdk.NewNotFound(sdk.KindContainer, string(id)))
+	}
+}
+
+// Rest closes the container's relay unless a call uses it, and waits for its Exec, no longer than ctx. Nothing depends on it: it is for runtimes in which
+// to destroy a container takes longer while a command of their own runs in it.
+func (d *Driver) Rest(ctx context.Context, id sdk.ContainerID) {
+	d.mu.Lock()
+	c := d.open[id]
+	if c == nil || c.calls > 0 || c.relay == nil {
+		d.mu.Unlock()
+		return
+	}
+	r := c.relay
+	d.drop(c, context.Canceled)
+	d.mu.Unlock()
+	select {
+	case <-r.ended:
+	case <-ctx.Done():
+	}
+}
+
+// RestIdle is Rest for all containers, without the waiting: for runtimes that take only so many execs at once, when another one is wanted.
+func (d *Driver) RestIdle() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, c := range d.open {
+		if c.calls == 0 && c.relay != nil {
+			d.drop(c, context.Canceled)
+		}
 	}
 }
 

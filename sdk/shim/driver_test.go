@@ -217,7 +217,7 @@ func TestIdle(t *testing.T) {
 	d := w.driver(t, Options{IdleTimeout: 30 * time.Millisecond})
 	for range 3 {
 		start(t, d, "p", "true")
-		for deadline := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) { // nobody tells when an exec has ended
+		for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) { // nobody tells when an exec has ended
 			w.mu.Lock()
 			lines := len(w.lines)
 			w.mu.Unlock()
@@ -237,14 +237,49 @@ func TestIdle(t *testing.T) {
 	}
 	// A call keeps it open.
 	start(t, d, "s", "sleep")
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	before := w.count()
-	if err := d.FollowProcess(ctx, box, "s", 0, sdk.Follow{}); err != context.DeadlineExceeded {
+	before := 0
+	if err := d.FollowProcess(ctx, box, "s", 0, sdk.Follow{Opened: func(sdk.Opened) error {
+		before = w.count() // until here it may have been idle
+		time.AfterFunc(200*time.Millisecond, cancel)
+		return nil
+	}}); err != context.Canceled {
 		t.Error(err)
 	}
 	if w.count() != before {
 		t.Error("a relay in use was closed")
+	}
+}
+
+func TestRest(t *testing.T) {
+	w := newWorld(t)
+	d := w.driver(t, Options{Log: testLog(t)})
+	d.Rest(t.Context(), box) // there is no relay
+	start(t, d, "s", "sleep")
+	ctx, cancel := context.WithCancel(t.Context())
+	opened, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		done <- d.FollowProcess(ctx, box, "s", 0, sdk.Follow{Opened: func(sdk.Opened) error { close(opened); return nil }})
+	}()
+	<-opened
+	d.Rest(t.Context(), box)
+	if n := w.relays(); n != 1 {
+		t.Errorf("%d relays while a call uses it", n)
+	}
+	cancel()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	d.Rest(t.Context(), box)
+	if n := w.relays(); n != 0 {
+		t.Errorf("%d relays are left", n)
+	}
+	if all, err := d.ListProcesses(t.Context(), box); err != nil || len(all) != 1 {
+		t.Errorf("%d processes, %v", len(all), err)
+	}
+	if n := w.count(); n != 2 {
+		t.Errorf("%d execs", n)
 	}
 }
 
@@ -283,7 +318,7 @@ func TestForgetAndClose(t *testing.T) {
 				}
 			})
 			opened.Wait()
-			within(t, 5*time.Second, func() { end.do(d); wg.Wait() })
+			within(t, func() { end.do(d); wg.Wait() })
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			if len(d.open) != 0 {
@@ -377,8 +412,14 @@ func TestReadyWaits(t *testing.T) {
 
 	w.hello.State = wire.StateNone
 	short := w.driver(t, Options{CallTimeout: 200 * time.Millisecond})
-	if _, err := short.Ready(t.Context(), box); !errors.Is(err, sdk.ReasonCreating) {
-		t.Error(err)
+	for { // unless the machine is so busy that it has not looked at all in that time
+		_, err := short.Ready(t.Context(), box)
+		if errors.Is(err, sdk.ReasonCreating) {
+			break
+		}
+		if !errors.Is(err, sdk.Unavailable) {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -396,7 +437,7 @@ func TestCancel(t *testing.T) {
 	go func() { done <- d.FollowProcess(t.Context(), box, "e", 0, f) }()
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
-		within(t, 2*time.Second, func() {
+		within(t, func() {
 			err := d.FollowProcess(ctx, box, "s", 0, sdk.Follow{Opened: func(sdk.Opened) error { cancel(); return nil }})
 			if err != context.Canceled {
 				t.Error(err)
@@ -437,15 +478,20 @@ func TestStuckExec(t *testing.T) {
 		return nil
 	}, Options{HelloTimeout: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(logged, nil))})
 	d.execGrace, d.closeGrace = 20*time.Millisecond, 20*time.Millisecond
-	_, err := d.ListProcesses(t.Context(), box)
+	var err error
+	for range 1000 { // until it has complained before the time for its first words is over
+		if _, err = d.ListProcesses(t.Context(), box); err == nil || strings.Contains(err.Error(), "cannot") {
+			break
+		}
+	}
 	if !errors.Is(err, sdk.Unavailable) || !strings.Contains(err.Error(), "cannot") || strings.Contains(err.Error(), "\x1b") || len(err.Error()) > 5000 {
 		t.Error(err)
 	}
-	within(t, 5*time.Second, func() { err = d.Close() })
+	within(t, func() { err = d.Close() })
 	if !errors.Is(err, sdk.Internal) {
 		t.Error(err)
 	}
-	within(t, 5*time.Second, func() {
+	within(t, func() {
 		for line := range logged {
 			if strings.Contains(line, "exec does not return") {
 				return

@@ -3,6 +3,8 @@ package shim
 import (
 	"bufio"
 	"context"
+	"errors"
+	"io"
 	"os"
 	"sync"
 	"time"
@@ -24,14 +26,20 @@ type running struct {
 	err       error         // Exec's, once done is closed
 }
 
-// start execs a verb. The driver owns the goroutine of Exec; somebody must call finish.
-func (d *Driver) start(id sdk.ContainerID, program, verb string, args ...string) (*running, error) {
+// start execs a verb when it is its turn, no later than turn ends. The driver owns the goroutine of Exec; somebody must call finish.
+func (d *Driver) start(turn context.Context, id sdk.ContainerID, program, verb string, args ...string) (*running, error) {
+	over, err := d.o.Turn(turn, id)
+	if err != nil {
+		return nil, err
+	}
 	inR, inW, err := os.Pipe()
 	if err != nil {
+		over()
 		return nil, sdk.NewUnavailable(err, "container %q: no pipe for an exec: %v", id, err)
 	}
 	outR, outW, err := os.Pipe()
 	if err != nil {
+		over()
 		inR.Close()
 		inW.Close()
 		return nil, sdk.NewUnavailable(err, "container %q: no pipe for an exec: %v", id, err)
@@ -45,6 +53,7 @@ func (d *Driver) start(id sdk.ContainerID, program, verb string, args ...string)
 		x.err = d.exec(ctx, id, append([]string{program, verb}, args...), inR, outW, &x.stderr)
 		inR.Close()
 		outW.Close()
+		over()
 		d.mu.Lock()
 		d.execs--
 		d.mu.Unlock()
@@ -101,8 +110,13 @@ func (x *running) hello(ctx context.Context) (wire.Hello, error) {
 	if ctx.Err() != nil {
 		return h, ctx.Err()
 	}
-	// Exec's own error says most, and comes after the end of its streams.
-	x.wait(x.d.execGrace)
+	// Exec's own error says most, and comes after the end of its streams. Where they have ended it is on its way; so it may be where they hold
+	// words of the runtime's instead of the program's.
+	grace := x.d.execGrace
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, wire.ErrProtocol) {
+		grace = max(grace, x.d.closeGrace)
+	}
+	x.wait(grace)
 	return h, x.helloError(err)
 }
 

@@ -63,27 +63,41 @@ func evil(f func(c *wire.Conn, s *yamux.Stream, r wire.Request)) Exec {
 	})
 }
 
+// calls are all that there are.
+func calls(ctx context.Context, d *Driver) map[string]func() error {
+	return map[string]func() error{
+		"list": func() error { _, err := d.ListProcesses(ctx, box); return err },
+		"start": func() error {
+			return d.StartProcess(ctx, box, sdk.ProcessSpec{ID: "p", Token: "t", Path: "x", Env: []string{"KEY=secret"}})
+		},
+		"follow":  func() error { return d.FollowProcess(ctx, box, "p", 0, sdk.Follow{Stdin: strings.NewReader("in")}) },
+		"signal":  func() error { return d.SignalProcess(ctx, box, "p", sdk.HUP) },
+		"resize":  func() error { return d.ResizeProcess(ctx, box, "p", sdk.TTY{}) },
+		"quiesce": func() error { return d.Quiesce(ctx, box) },
+		"stat":    func() error { _, err := d.StatFile(ctx, box, "/", "x"); return err },
+		"files":   func() error { return d.ListFiles(ctx, box, "/", "x", func(sdk.FileInfo) error { return nil }) },
+		"read":    func() error { return d.ReadFile(ctx, box, "/", "x", 0, 10, io.Discard) },
+		"in":      func() error { return d.StreamIn(ctx, box, "/", "x", strings.NewReader("archive")) },
+		"out":     func() error { return d.StreamOut(ctx, box, "/", "x", io.Discard) },
+	}
+}
+
 // every makes every call there is, one after the other.
 func every(ctx context.Context, d *Driver) map[string]error {
 	errs := make(map[string]error)
-	_, errs["list"] = d.ListProcesses(ctx, box)
-	errs["start"] = d.StartProcess(ctx, box, sdk.ProcessSpec{ID: "p", Token: "t", Path: "x", Env: []string{"KEY=secret"}})
-	errs["follow"] = d.FollowProcess(ctx, box, "p", 0, sdk.Follow{Stdin: strings.NewReader("in")})
-	errs["signal"] = d.SignalProcess(ctx, box, "p", sdk.HUP)
-	errs["resize"] = d.ResizeProcess(ctx, box, "p", sdk.TTY{})
-	errs["quiesce"] = d.Quiesce(ctx, box)
-	_, errs["stat"] = d.StatFile(ctx, box, "/", "x")
-	errs["files"] = d.ListFiles(ctx, box, "/", "x", func(sdk.FileInfo) error { return nil })
-	errs["read"] = d.ReadFile(ctx, box, "/", "x", 0, 10, io.Discard)
-	errs["in"] = d.StreamIn(ctx, box, "/", "x", strings.NewReader("archive"))
-	errs["out"] = d.StreamOut(ctx, box, "/", "x", io.Discard)
+	for name, call := range calls(ctx, d) {
+		errs[name] = call()
+	}
 	return errs
 }
 
-// hostile makes a driver with short patience.
-func hostile(t testing.TB, exec Exec) *Driver {
-	d := New(exec, Options{HelloTimeout: 200 * time.Millisecond, CallTimeout: 200 * time.Millisecond})
-	d.keepAlive = 200 * time.Millisecond
+const shortly = 200 * time.Millisecond
+
+// hostile makes a driver that waits for a container as long as given: shortly for one that is silent; else patiently, so that what the
+// container says is what ends a call, however busy the machine is.
+func hostile(t testing.TB, limit time.Duration, exec Exec) *Driver {
+	d := New(exec, Options{HelloTimeout: limit, CallTimeout: limit})
+	d.keepAlive = limit
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -151,8 +165,12 @@ func TestHostileHello(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			d := hostile(t, c.exec)
-			within(t, 20*time.Second, func() {
+			limit := patience
+			if strings.Contains(c.name, "silence") || c.name == "neither reading nor writing" {
+				limit = shortly
+			}
+			d := hostile(t, limit, c.exec)
+			within(t, func() {
 				for name, err := range every(t.Context(), d) {
 					check(t, name, err)
 					if archive := name == "in" || name == "out"; err == nil || !archive && !errors.Is(err, c.want) {
@@ -164,6 +182,29 @@ func TestHostileHello(t *testing.T) {
 				t.Errorf("start of the keeper: %v", err)
 			}
 		})
+	}
+}
+
+// TestHostileBeforeACall has a session end for what a container sends, before a call that has it is on it.
+func TestHostileBeforeACall(t *testing.T) {
+	d := hostile(t, patience, raw(func(l *line) {
+		if wire.WriteHello(l, wire.Hello{State: wire.StateReady}) == nil {
+			_, _ = l.Write([]byte("what is this? more than a header of yamux"))
+			_, _ = io.Copy(io.Discard, l.in)
+		}
+	}))
+	c, err := d.enter(t.Context(), box)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.leave()
+	r, err := c.relay(t.Context(), verbRelay)
+	if err != nil || r.err != nil {
+		t.Fatal(err, r.err)
+	}
+	<-r.ended
+	if err := r.session.call(t.Context(), wire.Request{Verb: wire.VerbList}, func(*talk) error { return nil }); !errors.Is(err, wire.ErrProtocol) {
+		t.Errorf("%v, want %v", err, wire.ErrProtocol)
 	}
 }
 
@@ -298,20 +339,20 @@ func TestHostileAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			d := hostile(t, evil(func(conn *wire.Conn, s *yamux.Stream, r wire.Request) {
+			d := hostile(t, patience, evil(func(conn *wire.Conn, s *yamux.Stream, r wire.Request) {
 				c.f(conn, s, r)
 				if !c.ends {
 					_, _ = io.Copy(io.Discard, s) // so that it is what f said that is wrong, and not its end
 				}
 			}))
-			d.o.CallTimeout = 5 * time.Second // nothing here is about time
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			errs := every(ctx, d)
+			all := calls(ctx, d)
 			for _, name := range c.calls {
-				check(t, name, errs[name])
-				if e, ok := errors.AsType[*sdk.Error](errs[name]); !ok || e.Class != sdk.Internal || !errors.Is(e, wire.ErrProtocol) {
-					t.Errorf("%s: %v", name, errs[name])
+				err := all[name]()
+				check(t, name, err)
+				if e, ok := errors.AsType[*sdk.Error](err); !ok || e.Class != sdk.Internal || !errors.Is(e, wire.ErrProtocol) {
+					t.Errorf("%s: %v", name, err)
 				}
 			}
 		})
@@ -334,8 +375,8 @@ func TestHostileSilence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := hostile(t, evil(f))
-			within(t, 15*time.Second, func() {
+			d := hostile(t, shortly, evil(f))
+			within(t, func() {
 				for name, err := range every(t.Context(), d) {
 					check(t, name, err)
 					if (name == "in" || name == "out") == errors.Is(err, sdk.Unavailable) {
@@ -398,8 +439,12 @@ func TestHostileSession(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			d := hostile(t, c.exec)
-			within(t, 10*time.Second, func() {
+			limit := patience
+			if c.want != wire.ErrProtocol || c.name == "two ends" {
+				limit = shortly // it is silent, sooner or later
+			}
+			d := hostile(t, limit, c.exec)
+			within(t, func() {
 				_, err := d.ListProcesses(t.Context(), box)
 				check(t, "list", err)
 				if !errors.Is(err, c.want) {
@@ -417,23 +462,27 @@ func TestHostileSession(t *testing.T) {
 
 // A call ends with its context whatever a container does: stop in the midst of yamux's own frame, or read nothing.
 func TestHostileCancel(t *testing.T) {
+	ended := make(chan struct{})
 	for name, exec := range map[string]Exec{
 		"half a frame":               underneath(false, mux(0, 0, 1, 1000, byte(wire.KindOpened), 0, 1)),
 		"half a frame after the end": underneath(false, append(mux(1, 4, 1, 0), mux(0, 0, 1, 1000, 1)...)),
 		"reads nothing": raw(func(l *line) {
 			_ = wire.WriteHello(l, wire.Hello{State: wire.StateReady})
 			_, _ = io.ReadFull(l.in, make([]byte, 24))
-			time.Sleep(2 * time.Second)
+			<-ended
 		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			d := New(exec, Options{})
 			defer d.Close()
+			if name == "reads nothing" {
+				defer close(ended)
+			}
 			spec := sdk.ProcessSpec{ID: "p", Token: "t", Path: "x", Args: []string{strings.Repeat("x", 2_000_000)}}
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			within(t, 1500*time.Millisecond, func() {
+			within(t, func() {
 				var wg sync.WaitGroup
 				for range 5 {
 					wg.Go(func() {
@@ -455,7 +504,7 @@ func TestHostileCancel(t *testing.T) {
 
 // What a container sends is not kept: neither where a callback is slow nor where nobody listens.
 func TestHostileFlood(t *testing.T) {
-	d := hostile(t, evil(func(c *wire.Conn, _ *yamux.Stream, r wire.Request) {
+	d := hostile(t, patience, evil(func(c *wire.Conn, _ *yamux.Stream, r wire.Request) {
 		_ = c.WriteMessage(wire.KindOpened, wire.Opened{State: sdk.ProcessRunning})
 		p := make([]byte, wire.MaxOutput)
 		for at := sdk.Position(0); c.WriteOutput(sdk.Record{Position: at, Stream: sdk.Stdout, Data: p}) == nil; at += sdk.Position(len(p)) {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
@@ -145,7 +144,7 @@ func FuzzContainer(f *testing.F) {
 		f.Add(true, p)
 	}
 	f.Fuzz(func(t *testing.T, session bool, p []byte) {
-		d := hostile(t, raw(func(l *line) {
+		d := hostile(t, shortly, raw(func(l *line) {
 			if session {
 				if wire.WriteHello(l, wire.Hello{State: wire.StateReady}) != nil {
 					return
@@ -154,7 +153,7 @@ func FuzzContainer(f *testing.F) {
 			}
 			_, _ = l.Write(p)
 		}))
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		for name, err := range every(ctx, d) {
 			check(t, name, err)

@@ -33,7 +33,9 @@ var build = sync.OnceValues(func() (string, error) {
 	}
 	built = dir
 	program := filepath.Join(dir, "slipway-shim")
-	if out, err := exec.Command("go", "build", "-o", program, "./cmd").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-o", program, "./cmd")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make does: it needs nothing of a root
+	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w: %s", err, out)
 	}
 	return program, nil
@@ -52,8 +54,14 @@ func newMachine(t testing.TB) *machine {
 // serve runs the supervisor as a container's own command; kill ends it.
 func (m *machine) serve(t testing.TB) (kill func()) {
 	t.Helper()
-	cmd := exec.Command(m.program, "serve", m.scratch)
-	cmd.Stderr = t.Output()
+	return m.run(t, nil, "serve", m.scratch)
+}
+
+// run runs the program until kill.
+func (m *machine) run(t testing.TB, as *syscall.SysProcAttr, args ...string) (kill func()) {
+	t.Helper()
+	cmd := exec.Command(m.program, args...)
+	cmd.Stderr, cmd.SysProcAttr = t.Output(), as
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

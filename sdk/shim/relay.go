@@ -22,6 +22,7 @@ type relay struct {
 	c      *container
 	verb   string
 	opened chan struct{} // closed once session or err is set
+	ended  chan struct{} // closed once its Exec has returned, or did not in time
 
 	session *session
 	err     error // fit for the caller
@@ -37,7 +38,7 @@ func (c *call) relay(ctx context.Context, verb string) (*relay, error) {
 	}
 	r := c.c.relay
 	if r == nil || r.over() {
-		r = &relay{d: d, c: c.c, verb: verb, opened: make(chan struct{})}
+		r = &relay{d: d, c: c.c, verb: verb, opened: make(chan struct{}), ended: make(chan struct{})}
 		c.c.relay = r
 		d.own.Go(r.run)
 	}
@@ -70,6 +71,7 @@ func (r *relay) over() bool {
 }
 
 func (r *relay) run() {
+	defer close(r.ended)
 	x, err := r.open()
 	if err != nil {
 		r.err = err
@@ -112,7 +114,7 @@ func (r *relay) leave() {
 
 func (r *relay) open() (*running, error) {
 	program, scratch := r.d.o.Locate(r.c.id)
-	x, err := r.d.start(r.c.id, program, r.verb, scratch)
+	x, err := r.d.start(r.c.ctx, r.c.id, program, r.verb, scratch)
 	if err != nil {
 		return nil, err
 	}

@@ -102,6 +102,22 @@ func (s *session) why() error {
 	return err
 }
 
+// cut is the error of a call on a session that has ended.
+func (s *session) cut(sent bool) error {
+	why := s.why()
+	if errors.Is(why, wire.ErrProtocol) {
+		return why
+	}
+	return &cutError{cause: why, sent: sent}
+}
+
+// lives asks the other end: one whose session is over, as that of a relay that was cut, ends its streams before ours is seen to be over, and
+// answers nothing any more.
+func (s *session) lives() bool {
+	_, err := s.mux.Ping()
+	return err == nil
+}
+
 // talk is a call's stream. What is said on it is said on a goroutine of the session's, for yamux may hold it up for a while where a
 // container does not read; the caller's goroutine only makes the callbacks, and leaves as soon as its context ends.
 type talk struct {
@@ -122,7 +138,7 @@ func (s *session) call(ctx context.Context, req wire.Request, converse func(*tal
 	s.mu.Lock()
 	if s.over {
 		s.mu.Unlock()
-		return &cutError{cause: yamux.ErrSessionShutdown}
+		return s.cut(false)
 	}
 	s.own.Go(func() { t.run(req, converse, done) })
 	s.mu.Unlock()
@@ -177,18 +193,14 @@ func (t *talk) judge(err error, sent bool) error {
 	case errors.Is(err, yamux.ErrTimeout):
 		return errSlow
 	case s.mux.IsClosed():
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, yamux.ErrConnectionReset):
+	case (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, yamux.ErrConnectionReset)) && s.lives():
 		err = fmt.Errorf("%w: a call ends in the midst of it", wire.ErrProtocol)
 		s.discard(err)
 		return err
 	default:
 		s.discard(nil)
 	}
-	why := s.why()
-	if errors.Is(why, wire.ErrProtocol) {
-		return why
-	}
-	return &cutError{cause: why, sent: sent}
+	return s.cut(sent)
 }
 
 // hand has the caller's goroutine run a callback.

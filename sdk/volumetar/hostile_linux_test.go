@@ -73,7 +73,7 @@ func TestSwaps(t *testing.T) {
 		}
 		r := open(dir, Options{DropOwners: true})
 		done, tries := 0, 0
-		for tries < 600 || swaps.Load() < 100 {
+		for tries < 600 || swaps.Load() < 100 || done == 0 || done == tries { // until both ends of the race were met
 			e := ents[tries%len(ents)]
 			tries++
 			if unpack(r, archive(t, e), "") == nil { // one at a time: most are refused
@@ -97,9 +97,6 @@ func TestSwaps(t *testing.T) {
 					t.Fatal("a file from outside was read")
 				}
 			}
-		}
-		if done == 0 || done == tries {
-			t.Errorf("%d of %d entries came in, so nothing was tried", done, tries)
 		}
 		t.Logf("%d of %d entries came in during %d swaps", done, tries, swaps.Load())
 		sameTree(t, lookAt(t, outside), before)

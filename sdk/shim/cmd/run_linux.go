@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"github.com/slipway-run/slipway/sdk/shim/internal/proc"
 	"github.com/slipway-run/slipway/sdk/shim/internal/record"
 	"github.com/slipway-run/slipway/sdk/shim/internal/relay"
+	"github.com/slipway-run/slipway/sdk/shim/internal/root"
 	"github.com/slipway-run/slipway/sdk/shim/internal/server"
 	"github.com/slipway-run/slipway/sdk/shim/internal/supervisor"
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
@@ -23,7 +25,7 @@ import (
 // daemonVerb is the argument of a supervisor that init has put into the background.
 const daemonVerb = "daemon"
 
-var errUsage = errors.New("usage: slipway-shim serve|init|relay SCRATCH, or in|out|pause|version")
+var errUsage = errors.New("usage: slipway-shim [text] serve|init|relay SCRATCH, or root ROOT serve SCRATCH, or [text] in|out, or pause|version")
 
 func run(args []string) error {
 	signal.Ignore(syscall.SIGPIPE) // whoever reads the log may leave; a write says so
@@ -33,8 +35,12 @@ func run(args []string) error {
 		verb, rest = args[0], args[1:]
 	}
 	switch {
+	case verb == "text" && len(rest) > 0:
+		return text(rest)
 	case verb == "serve" && len(rest) == 1:
 		return serve(rest[0])
+	case verb == "root" && len(rest) == 3 && rest[1] == "serve":
+		return serveRoot(rest[0], rest[2])
 	case verb == daemonVerb && len(rest) == 1:
 		return daemon(rest[0])
 	case verb == "init" && len(rest) == 1:
@@ -55,6 +61,24 @@ func run(args []string) error {
 		return nil
 	}
 	return errUsage
+}
+
+// text runs a verb with what the lines of stdin stand for as its stdin.
+func text(args []string) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	lines := os.Stdin
+	go func() { // ends with the process, which is what reads the pipe
+		_, err := io.Copy(w, wire.NewTextReader(lines))
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "slipway-shim: stdin:", err)
+		}
+		w.Close()
+	}()
+	os.Stdin = r
+	return run(args)
 }
 
 // keepToSelf has no process of this one inherit what the runtime has left open in it by carelessness.
@@ -92,6 +116,25 @@ func serve(scratch string) error {
 	return s.Run(ctx)
 }
 
+// serveRoot is serve in a root that is made first. Where it cannot be, whoever asks is told why, as long as this program is let live: its end would say
+// nothing.
+func serveRoot(plan, scratch string) error {
+	p, err := root.Decode(plan)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(scratch, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	failed := make(chan error)
+	go func() { failed <- root.Enter(p, scratch, []string{"slipway-shim", "serve", "."}) }() // its thread is left for good
+	err = <-failed
+	fmt.Fprintln(os.Stderr, "slipway-shim:", err)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	return supervisor.Refuse(ctx, scratch, version, err)
+}
+
 // self is the file of this program. The link in /proc leads to it even where it has been moved or mounted over.
 func self() (string, error) {
 	const link = "/proc/self/exe"
@@ -110,6 +153,9 @@ func self() (string, error) {
 
 // spawn makes a supervisor that outlives this exec, and awaits that it listens or cannot. Nothing of the exec's stays open in it.
 func spawn(scratch string) error {
+	if err := os.Mkdir(scratch, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
 	program, err := self()
 	if err != nil {
 		return err

@@ -66,8 +66,8 @@ func (b *box) open(spec sdk.ProcessSpec) *live {
 	if spec.Stdin {
 		f.Stdin, l.stdin = io.Pipe()
 	}
-	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
-	go func() { // ends with the process, or in time
+	ctx, cancel := context.WithTimeout(b.t.Context(), 5*patience) // it may live through much else
+	go func() {                                                   // ends with the process, or in time
 		defer close(l.over)
 		defer cancel()
 		err := b.FollowProcess(ctx, b.id, l.id, 0, f)

@@ -215,6 +215,7 @@ func TestFullScratch(t *testing.T) {
 
 // TestReadOnlyScratch has no keeper come to be.
 func TestReadOnlyScratch(t *testing.T) {
+	t.Parallel() // it mostly waits
 	for name, initMode := range map[string]bool{"process 1": false, "first exec": true} {
 		t.Run(name, func(t *testing.T) {
 			m := setting{initMode: initMode, spec: func(s *engine.Spec) { s.Mounts[1].ReadOnly = true }}

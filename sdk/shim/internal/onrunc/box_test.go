@@ -4,6 +4,7 @@ package onrunc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,9 +15,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/slipway-run/slipway/examples/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
@@ -34,6 +35,10 @@ func TestMain(m *testing.M) {
 	if err != nil {
 		panic(err)
 	}
+	// A disk that others keep busy makes all of this many times as slow. Who may not mount makes no containers either.
+	if unix.Mount("onrunc", dir, "tmpfs", 0, "mode=0755,size=2g") == nil {
+		os.Setenv("TMPDIR", dir)
+	}
 	program = filepath.Join(dir, "slipway-shim")
 	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "../../cmd")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -41,6 +46,7 @@ func TestMain(m *testing.M) {
 		panic(fmt.Sprintf("go build: %v\n%s", err, out))
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = unix.Unmount(dir, unix.MNT_DETACH)
 		os.RemoveAll(dir)
 		os.Exit(code)
 	}))
@@ -98,15 +104,17 @@ type box struct {
 func newBox(t testing.TB, m setting) *box {
 	t.Helper()
 	b := newContainer(t, m)
-	var err error
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	up := b.Ready
 	if m.initMode {
-		_, err = b.Start(t.Context(), b.id)
-	} else {
-		_, err = b.Ready(t.Context(), b.id)
+		up = b.Start
 	}
-	if err != nil {
-		t.Fatal(err)
+	_, err := up(ctx, b.id)
+	for errors.Is(err, sdk.Unavailable) && ctx.Err() == nil { // an exec waits some seconds for a keeper: one more does no harm
+		_, err = up(ctx, b.id)
 	}
+	b.check(err)
 	return b
 }
 
@@ -137,6 +145,8 @@ func newContainer(t testing.TB, m setting) *box {
 	if m.spec != nil {
 		m.spec(&spec)
 	}
+	m.options.HelloTimeout = cmp.Or(m.options.HelloTimeout, patience)
+	m.options.CallTimeout = cmp.Or(m.options.CallTimeout, patience)
 	b.Driver = shim.New(b.exec, m.options)
 	t.Cleanup(b.remove)
 	b.check(b.engine.Create(t.Context(), spec))
@@ -203,7 +213,7 @@ func (b *box) cut() {
 }
 
 func (b *box) remove() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.t.Context()), time.Minute)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.t.Context()), patience)
 	defer cancel()
 	if b.t.Failed() {
 		if out, err := b.engine.Output(string(b.id), 4<<10); err == nil {

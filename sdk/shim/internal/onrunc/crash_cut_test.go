@@ -136,6 +136,9 @@ func (h host) follow(ctx context.Context, id sdk.ProcessID, s *story) error {
 	}
 }
 
+// mostCuts come one after the other without anything being done meanwhile.
+const mostCuts = 40
+
 // TestCrashCuts cuts relays at random moments under everything that a driver does.
 func TestCrashCuts(t *testing.T) {
 	b := newBox(t, setting{})
@@ -144,18 +147,35 @@ func TestCrashCuts(t *testing.T) {
 	h := host{shim.New(c.exec, shim.Options{HelloTimeout: 30 * time.Second}), b.id}
 	t.Cleanup(func() { b.check(h.Close()) })
 	want := 320
+	if raceDetector {
+		want /= 2
+	}
 	if testing.Short() {
-		want = 32
+		want /= 10
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var cutting sync.WaitGroup
 	defer cutting.Wait()
 	defer cancel()
+	done := make(chan struct{}, 1) // something is, since that was looked at
 	cutting.Go(func() {
-		for ctx.Err() == nil {
+		for vain := 0; ctx.Err() == nil; vain++ {
+			if vain == mostCuts { // on a machine on which none ever gets through
+				select {
+				case <-done:
+				case <-ctx.Done():
+					return
+				}
+				vain = 0
+			}
 			d.pass(150 * time.Millisecond)
 			c.cut()
+			select {
+			case <-done:
+				vain = 0
+			default:
+			}
 		}
 	})
 	seq := new(strings.Builder)
@@ -298,8 +318,15 @@ func TestCrashCuts(t *testing.T) {
 			return nil
 		},
 	}
-	for c.opened() < want && !t.Failed() {
-		each(t, len(works), len(works), func(i int) error { return works[i]() })
+	for begun := time.Now(); c.opened() < want && time.Since(begun) < time.Minute && !t.Failed(); { // a slow machine opens fewer
+		each(t, len(works), len(works), func(i int) error {
+			err := works[i]()
+			select {
+			case done <- struct{}{}:
+			default:
+			}
+			return err
+		})
 	}
 	cancel()
 	cutting.Wait()
@@ -373,6 +400,7 @@ func storedSpec() sdk.ProcessSpec {
 
 // TestCrashOfThePlugin kills the driver's whole program at random moments; the next one goes on.
 func TestCrashOfThePlugin(t *testing.T) {
+	t.Parallel() // it mostly waits
 	b := newBox(t, setting{})
 	d := newDice(t)
 	b.Forget(b.id) // the test has a relay of its own

@@ -55,7 +55,7 @@ const leaver = `setsid sh -c 'setsid sleep 1000 & sleep 1000' </dev/null >/dev/n
 
 // TestCrashOfTheKeeper kills the supervisor while processes begin and end.
 func TestCrashOfTheKeeper(t *testing.T) {
-	rounds := 12
+	rounds := 6
 	if testing.Short() {
 		rounds = 2
 	}
@@ -71,7 +71,7 @@ func TestCrashOfTheKeeper(t *testing.T) {
 
 func crashKeeper(t *testing.T, d *dice, m setting) {
 	b := newBox(t, m)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
 	defer cancel()
 	said, done, long := counted("said", "echo kept; exit 5"), counted("done", "echo told; exit 7"), counted("long", leaver)
 	for _, spec := range []sdk.ProcessSpec{said, done, long} {
@@ -80,6 +80,7 @@ func crashKeeper(t *testing.T, d *dice, m setting) {
 	b.check(b.ends(ctx, "done", "told\n", "", 7))
 	until(t, "said has ended", func() bool { p, err := b.listed(ctx, "said"); return err == nil && p.State == sdk.ProcessExited })
 	until(t, "all leftovers are there", func() bool { return len(b.commands()) == 3 })
+	b.check(b.journalled(ctx, "long", "out\n"))
 
 	keeper := b.keeper()
 	var starting sync.WaitGroup
@@ -227,6 +228,7 @@ func TestCrashOfAMonitor(t *testing.T) {
 			b.check(os.Chmod(b.root+"/tmp/runs", 0o666))
 			b.check(b.StartProcess(ctx, b.id, victim))
 			until(t, "all of it is there", func() bool { return len(b.commands()) == 3 && len(b.find("pause")) == pauses+1 })
+			b.check(b.journalled(ctx, "victim", "out\n"))
 			monitor := b.monitors()[0]
 
 			other := counted("other", "cat; exit 3")
@@ -322,7 +324,7 @@ func TestCrashOfMonitorsAtAnyMoment(t *testing.T) {
 		each(t, 20, 4, func(i int) error {
 			id := newID("m", n+i)
 			h := host{b.Driver, b.id} // a monitor that dies before it has its command is Unavailable
-			if err := h.start(t.Context(), counted(id, "echo a; setsid sleep 1000 </dev/null >/dev/null 2>&1 & echo b; exit 3")); err != nil {
+			if err := h.start(t.Context(), counted(id, "echo a; (setsid sleep 1000 &) </dev/null >/dev/null 2>&1; echo b; exit 3")); err != nil {
 				return err
 			}
 			s := newStory(0)

@@ -66,6 +66,7 @@ func TestCrashKeeperOutOfMemory(t *testing.T) {
 				return err == nil && p.State == sdk.ProcessExited
 			})
 			b.check(b.StartProcess(t.Context(), b.id, counted("hog", "echo before; "+filler)))
+			b.check(b.journalled(t.Context(), "hog", "before\n"))
 			keeper := b.keeper()
 			b.check(os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", keeper), []byte("1000"), 0))
 			b.check(os.WriteFile(filepath.Join(b.root, "tmp/go"), nil, 0o644))

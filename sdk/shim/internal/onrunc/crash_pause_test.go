@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -19,6 +20,7 @@ const ticker = `trap '' USR1; i=0; while ! [ -e /tmp/end ]; do i=$((i+1)); echo 
 
 // TestCrashPauses stops parts of the shim, or all of the container, for longer than a driver waits.
 func TestCrashPauses(t *testing.T) {
+	t.Parallel() // it mostly waits
 	stop := func(pick func(b *box) int) func(*box) func() {
 		return func(b *box) func() {
 			pid := pick(b)
@@ -43,14 +45,22 @@ func TestCrashPauses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := newBox(t, setting{})
+			m := setting{}
+			if !answered[name] {
+				m.options.HelloTimeout = 10 * time.Second // that a new relay says nothing, either, is waited for
+			}
+			b := newBox(t, m)
 			b.check(b.StartProcess(t.Context(), b.id, counted("ticker", ticker)))
 			ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
 			defer cancel()
 			s := newStory(0)
 			followed := make(chan error, 1)
 			go func() { followed <- b.FollowProcess(ctx, b.id, "ticker", 0, s.follow()) }()
-			<-s.opened
+			select {
+			case <-s.opened:
+			case err := <-followed:
+				t.Fatal(err)
+			}
 			at := func() sdk.Position { s.mu.Lock(); defer s.mu.Unlock(); return s.next }
 			until(t, "it is followed", func() bool { return at() > 0 && len(b.monitors()) == 1 })
 			resume := pause(b)
@@ -60,8 +70,8 @@ func TestCrashPauses(t *testing.T) {
 				_, err := h.ListProcesses(ctx, b.id)
 				return err
 			}
-			h := b.hasty()
 			if answered[name] {
+				h := b.patient()
 				if err := list(h); err != nil {
 					t.Errorf("another driver: %v", err)
 				}
@@ -78,7 +88,7 @@ func TestCrashPauses(t *testing.T) {
 				if err := <-followed; !errors.Is(err, sdk.Unavailable) {
 					t.Errorf("follow: %v", err)
 				}
-				h.endsSoon(t, "ticker", sdk.Unavailable)
+				b.endsSoon("ticker", sdk.Unavailable)
 				resume()
 				go func() { followed <- (host{b.Driver, b.id}).follow(ctx, "ticker", s) }()
 				before := at()

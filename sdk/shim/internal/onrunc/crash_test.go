@@ -197,6 +197,26 @@ func (b *box) ends(ctx context.Context, id sdk.ProcessID, stdout, stderr string,
 	return s.is(stdout, stderr, code)
 }
 
+// journalled waits until the keeper has taken what a process writes first, and acknowledges none of it.
+func (b *box) journalled(ctx context.Context, id sdk.ProcessID, text string) error {
+	ctx, enough := context.WithCancel(ctx)
+	defer enough()
+	var got []byte
+	err := b.FollowProcess(ctx, b.id, id, 0, sdk.Follow{Output: func(records []sdk.Record) error {
+		for _, r := range records {
+			got = append(got, r.Data...)
+		}
+		if len(got) >= len(text) {
+			enough()
+		}
+		return nil
+	}})
+	if string(got) == text {
+		return nil
+	}
+	return fmt.Errorf("%q has written %q, want %q: %w", id, got, text, err)
+}
+
 // listed gives one process of the list.
 func (b *box) listed(ctx context.Context, id sdk.ProcessID) (sdk.ProcessInfo, error) {
 	all, err := b.ListProcesses(ctx, b.id)
@@ -373,10 +393,12 @@ func (b *box) commands() (found []inside) {
 // until awaits what no event tells of.
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
+	deadline := time.Now().Add(patience)
+	for pause := time.Millisecond; !is(); pause = min(2*pause, 64*time.Millisecond) { // to look costs a busy machine much
 		if time.Now().After(deadline) {
-			t.Fatalf("a minute has passed, and still not %s", what)
+			t.Fatalf("%v have passed, and still not: %s", patience, what)
 		}
+		time.Sleep(pause)
 	}
 }
 

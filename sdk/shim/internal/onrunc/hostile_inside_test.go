@@ -12,7 +12,9 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,36 +36,47 @@ func (b *box) hasty() host {
 	return h
 }
 
-// endsSoon runs each call of a driver and wants an answer of one of those classes, or none at all.
-func (h host) endsSoon(t *testing.T, id sdk.ProcessID, classes ...sdk.Class) {
-	t.Helper()
-	calls := map[string]func(context.Context) error{
-		"list":   func(ctx context.Context) error { _, err := h.ListProcesses(ctx, h.id); return err },
-		"start":  func(ctx context.Context) error { return h.StartProcess(ctx, h.id, counted("hostile", "exit 0")) },
-		"signal": func(ctx context.Context) error { return h.SignalProcess(ctx, h.id, id, sdk.Signal("USR1")) },
-		"follow": func(ctx context.Context) error {
+// patient is another driver, that waits for as long as it takes.
+func (b *box) patient() host {
+	h := host{shim.New(b.exec, shim.Options{HelloTimeout: soon, CallTimeout: soon}), b.id}
+	b.t.Cleanup(func() { b.check(h.Close()) })
+	return h
+}
+
+// endsSoon runs each call, at once on drivers that wait little, and wants an answer of one of those classes.
+func (b *box) endsSoon(id sdk.ProcessID, classes ...sdk.Class) {
+	b.t.Helper()
+	calls := map[string]func(context.Context, host) error{
+		"list": func(ctx context.Context, h host) error { _, err := h.ListProcesses(ctx, h.id); return err },
+		"start": func(ctx context.Context, h host) error {
+			return h.StartProcess(ctx, h.id, counted("hostile", "exit 0"))
+		},
+		"signal": func(ctx context.Context, h host) error { return h.SignalProcess(ctx, h.id, id, sdk.Signal("USR1")) },
+		"follow": func(ctx context.Context, h host) error {
 			return h.FollowProcess(ctx, h.id, id, 0, sdk.Follow{Exit: func(sdk.Exit) error { return errors.New("an exit") }})
 		},
 	}
+	var all sync.WaitGroup
 	for name, call := range calls {
-		ctx, cancel := context.WithTimeout(t.Context(), soon)
-		err := call(ctx)
-		if ctx.Err() != nil {
-			t.Errorf("%s does not end", name)
-		}
-		cancel()
-		ok := false
-		for _, c := range classes {
-			ok = ok || errors.Is(err, c)
-		}
-		if !ok {
-			t.Errorf("%s: %v", name, err)
-		}
+		h := b.hasty()
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(b.t.Context(), soon)
+			defer cancel()
+			err := call(ctx, h)
+			if ctx.Err() != nil {
+				b.t.Errorf("%s does not end", name)
+			}
+			if !slices.ContainsFunc(classes, func(c sdk.Class) bool { return errors.Is(err, c) }) {
+				b.t.Errorf("%s: %v", name, err)
+			}
+		})
 	}
+	all.Wait()
 }
 
 // TestHostileSocket puts another listener in the place of the supervisor's.
 func TestHostileSocket(t *testing.T) {
+	t.Parallel() // it mostly waits
 	hello := new(bytes.Buffer)
 	if err := wire.WriteHello(hello, wire.Hello{State: wire.StateReady}); err != nil {
 		t.Fatal(err)
@@ -89,6 +102,7 @@ func TestHostileSocket(t *testing.T) {
 			t.Parallel()
 			b := newBox(t, setting{})
 			b.check(b.StartProcess(t.Context(), b.id, counted("long", "echo out; sleep 1000")))
+			b.check(b.journalled(t.Context(), "long", "out\n"))
 			sock := filepath.Join(b.scratch, "sock")
 			b.check(os.Rename(sock, sock+".kept"))
 			l, err := net.Listen("unix", sock)
@@ -107,11 +121,9 @@ func TestHostileSocket(t *testing.T) {
 					}()
 				}
 			}()
-			h := b.hasty()
-			h.endsSoon(t, "long", sdk.Unavailable, sdk.Internal)
+			b.endsSoon("long", sdk.Unavailable, sdk.Internal)
 			l.Close() // and removes the socket
 			<-served
-			b.check(h.Close())
 			b.check(os.Rename(sock+".kept", sock))
 			if p, err := b.listed(t.Context(), "long"); err != nil || p.State != sdk.ProcessRunning {
 				t.Errorf("afterwards: %+v, %v", p, err)
@@ -150,10 +162,12 @@ func quietMux() *yamux.Config {
 
 // TestHostileNames takes the names on the scratch volume away while the keeper lives.
 func TestHostileNames(t *testing.T) {
+	t.Parallel() // it mostly waits
 	b := newBox(t, setting{})
 	ctx := t.Context()
-	b.check(b.StartProcess(ctx, b.id, counted("long", "echo out; sleep 1; exit 3")))
+	b.check(b.StartProcess(ctx, b.id, counted("long", "echo out; until [ -e /tmp/go ]; do sleep 0.02; done; exit 3")))
 	b.check(os.RemoveAll(filepath.Join(b.scratch, "p")))
+	b.write("tmp/go", "", 0o644)
 	s := newStory(0)
 	b.check(b.FollowProcess(ctx, b.id, "long", 0, s.follow()))
 	if s.wrong != nil || s.exit.Code != 3 || s.next != 4 { // its output may be lost with its journal
@@ -186,11 +200,15 @@ const maxFlooded = 160 << 20
 func TestHostileFloods(t *testing.T) {
 	b := newBox(t, setting{initMode: true})
 	keeper := b.keeper()
-	dial := func() net.Conn {
-		c, err := net.DialTimeout("unix", filepath.Join(b.scratch, "sock"), 10*time.Second)
+	try := func() net.Conn {
+		c, err := net.DialTimeout("unix", filepath.Join(b.scratch, "sock"), patience)
 		if err != nil {
 			return nil // its backlog is full
 		}
+		return c
+	}
+	dial := func() (c net.Conn) {
+		until(t, "there is room for one more connection", func() bool { c = try(); return c != nil })
 		return c
 	}
 	big := make([]byte, 4+wire.MaxFrame)
@@ -199,7 +217,7 @@ func TestHostileFloods(t *testing.T) {
 		"connections": func() func() {
 			var all []net.Conn
 			for range 600 {
-				if c := dial(); c != nil {
+				if c := try(); c != nil {
 					all = append(all, c)
 				}
 			}
@@ -234,13 +252,16 @@ func TestHostileFloods(t *testing.T) {
 			cancel()
 			end()
 			id := sdk.ProcessID("after-" + strings.ReplaceAll(name, " ", "-"))
-			b.check(host{b.Driver, b.id}.start(t.Context(), direct(id, "echo", "hi")))
-			b.check(b.ends(t.Context(), id, "hi\n", "", 0))
+			after := host{b.Driver, b.id} // whose session may have had to give way
+			b.check(after.start(t.Context(), direct(id, "echo", "hi")))
+			s := newStory(0)
+			b.check(after.follow(t.Context(), id, s))
+			b.check(s.is("hi\n", "", 0))
 		})
 	}
 	// What it says of all that is bounded.
 	for range 12_000 {
-		if c := dial(); c != nil {
+		if c := try(); c != nil {
 			_, _ = c.Write(bytes.Repeat([]byte{0xff}, 64))
 			_, _ = io.Copy(io.Discard, c)
 			c.Close()
@@ -258,9 +279,6 @@ func TestHostileFloods(t *testing.T) {
 
 // streams opens streams and says the same on each.
 func streams(c net.Conn, n int, p []byte) func() {
-	if c == nil {
-		return func() {}
-	}
 	line := make([]byte, 1)
 	for line[0] != '\n' { // the Hello
 		if _, err := c.Read(line); err != nil {

@@ -113,7 +113,7 @@ func TestHostileRecords(t *testing.T) {
 				if !strings.HasPrefix(name, "p") && !strings.Contains(s, `fine: "fine\n" 6`) {
 					t.Errorf("what was not touched is not told: %s", brief(s))
 				}
-			case <-time.After(time.Minute):
+			case <-time.After(2 * patience):
 				t.Error("reading the records does not end")
 				unblock(scratch)
 				<-told
@@ -136,7 +136,7 @@ func readAll(scratch string) string {
 	if len(all) > sdk.MaxProcesses {
 		fmt.Fprintln(&told, "wrong: a list of", len(all))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for _, id := range []sdk.ProcessID{"fine", "said", "long"} {
 		s, bytes := newStory(0), 0

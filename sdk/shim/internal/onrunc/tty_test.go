@@ -197,7 +197,7 @@ func TestTTYLeaderExits(t *testing.T) {
 		p := b.open(spec)
 		p.expect("up\r\n")
 		b.write("tmp/go", "", 0o644)
-		if r := p.end(); r.exit.Code != 6 || r.exit.OutputCut {
+		if r := p.end(); r.exit.Code != 6 {
 			t.Errorf("%+v %q", r.exit, r.stdout)
 		}
 		b.says(sh("until [ -s /tmp/hup ]; do sleep 0.1; done; cat /tmp/hup"), "hup\n")

@@ -95,7 +95,7 @@ func (s *streams) pump(ctx context.Context, j *keeper.Journal) {
 }
 
 // finish awaits the end of all output. What still comes after the deadline is not waited for: then what is in the pipes is the last, and
-// cut is true.
+// cut is true if somebody still has one open. If nobody has, it is only this machine that was slow to read.
 func (s *streams) finish(deadline time.Time) (cut bool) {
 	timer := time.NewTimer(time.Until(deadline))
 	defer timer.Stop()
@@ -108,9 +108,8 @@ func (s *streams) finish(deadline time.Time) (cut bool) {
 			continue
 		case <-timer.C:
 		}
-		cut = true
 		for _, o := range s.outputs {
-			o.cut()
+			cut = o.cut() || cut
 		}
 		break
 	}
@@ -271,18 +270,23 @@ func (o *output) release() {
 	}
 }
 
-// cut makes what is in the pipe now the last that is journalled.
-func (o *output) cut() {
+// cut makes what is in the pipe now the last that is journalled, and tells whether somebody still has it open.
+func (o *output) cut() (open bool) {
 	raw, err := o.file.SyscallConn()
 	if err != nil {
-		return // closed: it has come to its end
+		return false // closed: it has come to its end
 	}
 	_ = raw.Control(func(fd uintptr) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if o.limit < 0 {
+			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}} // before the bytes are counted: who is gone writes no more
+			for _, err := unix.Poll(fds, 0); err == unix.EINTR; _, err = unix.Poll(fds, 0) {
+			}
+			open = fds[0].Revents&unix.POLLHUP == 0
 			o.limit, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ)
 		}
 	})
 	_ = o.file.SetReadDeadline(time.Now())
+	return open
 }

@@ -66,12 +66,7 @@ const threads = 10
 // New makes the supervisor of the container whose scratch volume is mounted at that path, and listens. It is ErrBorn if there has
 // been one before.
 func New(scratch string, o Options) (*Supervisor, error) {
-	// The socket's path is relative, for it may have 107 bytes only, and mount paths may be long.
-	if err := os.Chdir(scratch); err != nil {
-		return nil, err
-	}
-	unix.Umask(0o077)
-	if err := os.Chmod(".", 0o700); err != nil { // it is private, whatever the runtime made
+	if err := enter(scratch); err != nil {
 		return nil, err
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
@@ -87,6 +82,16 @@ func New(scratch string, o Options) (*Supervisor, error) {
 	}
 	s.can = findAbilities()
 	return s, nil
+}
+
+// enter goes to the scratch volume.
+func enter(scratch string) error {
+	// The socket's path is relative, for it may have 107 bytes only, and mount paths may be long.
+	if err := os.Chdir(scratch); err != nil {
+		return err
+	}
+	unix.Umask(0o077)
+	return os.Chmod(".", 0o700) // it is private, whatever the runtime made
 }
 
 // beBorn takes the lock that says that there is a supervisor, then opens the socket. The lock appears locked: nobody ever sees it free

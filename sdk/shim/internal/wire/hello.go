@@ -16,11 +16,12 @@ type State string
 
 // The states of a keeper.
 const (
-	StateReady State = "ready" // it answers on this session
-	StateDead  State = "dead"  // it is gone for good; the session reads its records
-	StateNone  State = "none"  // there never was one here; there is no session
-	StateBusy  State = "busy"  // it is there and did not answer in time; there is no session
-	StateFiles State = "files" // no keeper is concerned: archives
+	StateReady State = "ready"  // it answers on this session
+	StateDead  State = "dead"   // it is gone for good; the session reads its records
+	StateNone  State = "none"   // there never was one here; there is no session
+	StateBusy  State = "busy"   // it is there and did not answer in time; there is no session
+	StateFiles State = "files"  // no keeper is concerned: archives
+	StateNoWay State = "no-way" // it could not make the container, and never will; there is no session
 )
 
 // Hello is the program's first line: magic, version, JSON.
