@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"path"
+	"slices"
 	"syscall"
 
 	"github.com/klauspost/compress/gzip"
@@ -60,8 +61,7 @@ func archiveError(ctx context.Context, v *volume, below string, err error) error
 	case errors.Is(err, fs.ErrClosed):
 		return sdk.NewNotFound(sdk.KindVolume, string(v.id)) // destroyed meanwhile
 	case errors.Is(err, syscall.EROFS):
-		return sdk.NewFailedPrecondition(sdk.ReasonSealed, sdk.KindVolume, string(v.id),
-			"volume %q is sealed and takes no archive; stream into a new one", v.id)
+		return sealedAgainst(v)
 	case errors.Is(err, syscall.EFBIG):
 		return sdk.NewInvalid(sdk.ReasonTooLarge, "volume %q: %v", v.id, err)
 	case errors.Is(err, errors.ErrUnsupported):
@@ -70,6 +70,11 @@ func archiveError(ctx context.Context, v *volume, below string, err error) error
 		return sdk.NewInvalid(sdk.ReasonPath, "volume %q: cannot unpack below %q: %v", v.id, below, where.Err)
 	}
 	return sdk.NewInvalid(sdk.ReasonArchive, "volume %q: %v", v.id, err)
+}
+
+func sealedAgainst(v *volume) error {
+	return sdk.NewFailedPrecondition(sdk.ReasonSealed, sdk.KindVolume, string(v.id),
+		"volume %q is sealed and takes no archive; stream into a new one", v.id)
 }
 
 // tooLargeOrFull tells an archive that can never fit from one that may fit when others have gone: the first is longer than
@@ -156,6 +161,13 @@ func encode(encoding string, w io.Writer) (io.WriteCloser, error) {
 		return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithLowerEncoderMem(true))
 	}
 	return nil, unknownEncoding(encoding)
+}
+
+func checkEncoding(encoding string) error {
+	if encoding == "" || slices.Contains(encodings(), encoding) {
+		return nil
+	}
+	return unknownEncoding(encoding)
 }
 
 func unknownEncoding(encoding string) error {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/slipway-run/slipway/plugins/memory/internal/tree"
+	"github.com/slipway-run/slipway/plugins/memory/internal/wasi"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -18,6 +19,8 @@ type container struct {
 	token  sdk.Token
 	labels map[string]string
 	dir    string
+
+	memory *wasi.Memory // limit of its programs; nil: it has none
 
 	root   *tree.Tree // its own
 	mounts []mounted
@@ -41,7 +44,7 @@ func (w *worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, _ 
 	if err := spec.Validate(); err != nil {
 		return err
 	}
-	if err := supported(spec); err != nil {
+	if err := w.supported(spec); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -59,6 +62,9 @@ func (w *worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, _ 
 		id: spec.ID, token: spec.Token, labels: maps.Clone(spec.Labels), dir: spec.Dir,
 		processes: make(map[sdk.ProcessID]*process),
 	}
+	if limit := spec.Limits.MemoryBytes; limit != 0 {
+		c.memory = wasi.NewMemory(fmt.Sprintf("container %q", c.id), limit, w.memory)
+	}
 	if err := w.build(c, spec); err != nil {
 		c.release()
 		return err
@@ -68,7 +74,7 @@ func (w *worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, _ 
 }
 
 // supported refuses whatever this runtime would have to ignore.
-func supported(spec sdk.ContainerSpec) error {
+func (w *worker) supported(spec sdk.ContainerSpec) error {
 	switch l := spec.Limits; {
 	case spec.Image.Ref != "":
 		return sdk.NewUnsupported(sdk.FeatureImageRef)
@@ -76,7 +82,7 @@ func supported(spec sdk.ContainerSpec) error {
 		return sdk.NewUnsupported(sdk.FeaturePrivileged)
 	case l.CPUMillis != 0:
 		return sdk.NewUnsupported(sdk.FeatureLimitsCPU)
-	case l.MemoryBytes != 0:
+	case l.MemoryBytes != 0 && w.memory == nil: // what a script takes, nobody can tell
 		return sdk.NewUnsupported(sdk.FeatureLimitsMemory)
 	case l.DiskBytes != 0:
 		return sdk.NewUnsupported(sdk.FeatureLimitsDisk)

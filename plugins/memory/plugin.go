@@ -31,7 +31,7 @@ func open(ctx context.Context, cfg sdk.Config) (sdk.Runtime, error) {
 		return nil, err
 	}
 	if s.world != "" {
-		p := newProxy(s.world, s.workers)
+		p := newProxy(s.world, s.workers, s.options.Workers)
 		context.AfterFunc(ctx, p.close)
 		return p, nil
 	}

@@ -54,9 +54,16 @@ func TestPluginSettings(t *testing.T) {
 	workers := map[string]string{"w": ""}
 	for name, cfg := range map[string]sdk.Config{
 		"unknown":                     config(`{"no-such": 1}`, workers),
-		"unknown of a worker":         config(``, map[string]string{"w": `{"zone": "z"}`}),
+		"unknown of a worker":         config(``, map[string]string{"w": `{"zon": "z"}`}),
 		"no memory":                   config(`{"memory": 0}`, workers),
 		"not a size":                  config(`{"memory": "much"}`, workers),
+		"no program memory":           config(`{"program-memory": 0}`, workers),
+		"programs":                    config(`{"programs": "perhaps"}`, workers),
+		"world and a worker's shell":  config(`{"world": "unix:/s"}`, map[string]string{"w": `{"shell": false}`}),
+		"fault of nothing":            config(``, map[string]string{"w": `{"fault": [{"operation": "CreateVolum", "kind": "fail"}]}`}),
+		"fault of no kind":            config(``, map[string]string{"w": `{"fault": [{"operation": "CreateVolume", "kind": "explode"}]}`}),
+		"fault with an unknown word":  config(``, map[string]string{"w": `{"fault": [{"operation": "CreateVolume", "kind": "fail", "before": 1}]}`}),
+		"world and a worker's zone":   config(`{"world": "unix:/s"}`, map[string]string{"w": `{"zone": "z"}`}),
 		"relative world":              config(`{"world": "unix:s"}`, workers),
 		"world without unix":          config(`{"world": "/s"}`, workers),
 		"world and memory":            config(`{"world": "unix:/s", "memory": "1MiB"}`, workers),
@@ -68,10 +75,14 @@ func TestPluginSettings(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	both, err := readConfig(config(`{"programs": "interpreted"}`, map[string]string{"a": `{"shell": false}`, "b": `{"shell": true}`}))
+	if err != nil || !both.options.Interpret || !both.options.Workers["a"].NoShell || both.options.Workers["b"].NoShell || both.options.NoShell {
+		t.Errorf("read %+v, %v", both, err)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	// The defaults that a host fills in are no settings.
-	if _, err := p.Open(ctx, config(`{"world": "unix:/s", "memory": "1GiB", "shell": true}`, workers)); err != nil {
+	if _, err := p.Open(ctx, config(`{"world": "unix:/s", "memory": "1GiB", "program-memory": "2GiB", "programs": "compiled", "shell": true}`, map[string]string{"w": `{"shell": true}`})); err != nil {
 		t.Error(err)
 	}
 }

@@ -91,15 +91,12 @@ func (w *worker) admit(container sdk.ContainerID, spec sdk.ProcessSpec) (c *cont
 // prepare finds the program and its directory. Nothing is recorded yet, so all its errors leave no trace but, at worst, the
 // directory.
 func (w *worker) prepare(c *container, spec sdk.ProcessSpec) (shell.Executable, shell.Command, error) {
-	command := shell.Command{Args: spec.Args, Env: withDefaults(spec.Env), Dir: cmp.Or(spec.Dir, c.dir)}
+	command := shell.Command{Name: spec.Path, Args: spec.Args, Env: withDefaults(spec.Env), Dir: cmp.Or(spec.Dir, c.dir)}
 	switch {
 	case spec.TTY != nil:
 		return shell.Executable{}, command, sdk.NewUnsupported(sdk.FeatureTTY)
 	case spec.User != "": // everybody is root, which nobody can choose
 		return shell.Executable{}, command, sdk.NewUnsupported(sdk.FeatureUsers)
-	case w.engine == nil:
-		return shell.Executable{}, command, sdk.NewInvalid(sdk.ReasonExecutableNotFound,
-			"process %q: %q cannot run: the plugin's \"shell\" is switched off", spec.ID, spec.Path)
 	}
 	if err := w.makeDir(c, command.Dir); err != nil {
 		return shell.Executable{}, command, err
@@ -107,13 +104,21 @@ func (w *worker) prepare(c *container, spec sdk.ProcessSpec) (shell.Executable, 
 	exe, err := w.engine.Resolve(c.files, spec.Path, command.Dir, command.Env)
 	switch {
 	case errors.Is(err, shell.ErrNotFound):
-		err = sdk.NewInvalid(sdk.ReasonExecutableNotFound, "process %q: %q is not in the container", spec.ID, spec.Path)
+		err = sdk.NewInvalid(sdk.ReasonExecutableNotFound, "process %q: %q is not in the container%s", spec.ID, spec.Path, w.only())
 	case errors.Is(err, shell.ErrNotExecutable):
-		err = sdk.NewInvalid(sdk.ReasonNotExecutable, "process %q: %q cannot be executed", spec.ID, spec.Path)
+		err = sdk.NewInvalid(sdk.ReasonNotExecutable, "process %q: %q cannot be executed%s", spec.ID, spec.Path, w.only())
 	case err != nil:
 		err = fmt.Errorf("process %q: find %q: %w", spec.ID, spec.Path, err)
 	}
 	return exe, command, err
+}
+
+// only tells what else could be the reason why something is not found or cannot be run.
+func (w *worker) only() string {
+	if w.memory == nil {
+		return ""
+	}
+	return `; this worker runs WASI programs only, for the setting "shell" is false`
 }
 
 // withDefaults adds what no program should have to do without.
@@ -222,13 +227,20 @@ func (w *worker) run(ctx context.Context, c *container, p *process, exe shell.Ex
 	command.Stdout = processOutput{ctx, p.journal, sdk.Stdout}
 	command.Stderr = processOutput{ctx, p.journal, sdk.Stderr}
 	command.Signals = p.signals
-	r := w.engine.Run(ctx, c.files, exe, command)
+	r := w.engine.Run(withLimit(ctx, c.memory), c.files, exe, command)
+	if ctx.Err() != nil && r.Signal == "" && !r.OutOfMemory {
+		// It was killed, and its stdin ended of that: what it made of this end first is not its own exit.
+		r.Code, r.Signal = 128+sdk.KILL.Number(), string(sdk.KILL)
+	}
 	exit := sdk.Exit{
 		Code: r.Code, Signal: sdk.Signal(r.Signal), Reason: sdk.ExitExited, Message: r.Message,
-		StartedAt: p.startedAt, EndedAt: time.Now(), OutputCut: r.Cut,
+		StartedAt: p.startedAt, EndedAt: time.Now(), OutputCut: r.Cut, PeakMemoryBytes: r.PeakMemory,
 	}
-	if exit.Signal != "" {
+	switch {
+	case exit.Signal != "":
 		exit.Reason = sdk.ExitSignalled
+	case r.OutOfMemory:
+		exit.Reason = sdk.ExitOOM
 	}
 	w.mu.Lock()
 	c.countWriter(-1) // before the exit: whoever sees it may seal
@@ -250,4 +262,9 @@ type processOutput struct {
 	stream  sdk.Stream
 }
 
-func (o processOutput) Write(p []byte) (int, error) { return o.journal.Write(o.ctx, o.stream, p) }
+func (o processOutput) Write(p []byte) (int, error) { return o.WriteContext(o.ctx, p) }
+
+// WriteContext is Write for a command, which may end before the process: ctx comes from that of the process.
+func (o processOutput) WriteContext(ctx context.Context, p []byte) (int, error) {
+	return o.journal.Write(ctx, o.stream, p)
+}

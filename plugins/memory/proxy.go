@@ -11,18 +11,26 @@ import (
 	"github.com/slipway-run/slipway/sdk/rpc"
 )
 
-// proxy is a runtime in front of a world. It passes everything through unchanged; only what a world that is away means is
+// proxy is a runtime in front of a world. It passes everything through unchanged, unless a fault says otherwise; only what a world that is away means is
 // its own to say. It comes back by itself, also to a new world on the same socket.
 type proxy struct {
-	socket string
-	names  []string
+	socket  string
+	names   []string
+	workers map[string]sdk.Worker
 
 	mu     sync.Mutex
 	client *rpc.Client // nil: dialled by the next call
 	closed bool
 }
 
-func newProxy(socket string, names []string) *proxy { return &proxy{socket: socket, names: names} }
+// newProxy makes a proxy with these workers. Of their options only the faults are its own.
+func newProxy(socket string, names []string, opts map[string]WorkerOptions) *proxy {
+	p := &proxy{socket: socket, names: names, workers: make(map[string]sdk.Worker, len(names))}
+	for _, name := range names {
+		p.workers[name] = withFaults(&proxyWorker{world: p, name: name}, opts[name].Faults)
+	}
+	return p
+}
 
 // Workers reports the configured workers, whether or not the world is there and has them.
 func (p *proxy) Workers(ctx context.Context, emit func(sdk.WorkerEvent) error) error {
@@ -37,12 +45,11 @@ func (p *proxy) Workers(ctx context.Context, emit func(sdk.WorkerEvent) error) e
 }
 
 func (p *proxy) Worker(name string) (sdk.Worker, error) {
-	for _, n := range p.names {
-		if n == name {
-			return &proxyWorker{world: p, name: name}, nil
-		}
+	w, ok := p.workers[name]
+	if !ok {
+		return nil, sdk.NewNotFound(sdk.KindWorker, name)
 	}
-	return nil, sdk.NewNotFound(sdk.KindWorker, name)
+	return w, nil
 }
 
 func (p *proxy) close() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/slipway-run/slipway/plugins/memory/internal/shell"
 	"github.com/slipway-run/slipway/plugins/memory/internal/tree"
+	"github.com/slipway-run/slipway/plugins/memory/internal/wasi"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -16,7 +17,10 @@ type worker struct {
 	incarnation string
 	volatile    bool
 	budget      *tree.Budget
-	engine      *shell.Engine // nil: nothing can run
+	engine      *shell.Engine
+	zone        string // where peers are; empty: nowhere
+	peers       *peers
+	memory      *wasi.Memory // what containers' limits are of; nil: they can have none, for there is a shell
 
 	mu         sync.Mutex
 	volumes    map[sdk.VolumeID]*volume
@@ -46,7 +50,16 @@ func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
 		sdk.FeatureNetworkNone, // there never is one
 		sdk.FeatureCloneLive,
 		sdk.FeatureTarDirTimes,
+		sdk.FeatureTarXattrs,
+		sdk.FeatureTarSparse,
 		sdk.FeatureFileRead,
+		sdk.FeatureUsageReport,
+	}
+	if w.memory != nil {
+		features = append(features, sdk.FeatureLimitsMemory, sdk.FeatureExitOOM)
+	}
+	if w.zone != "" {
+		features = append(features, sdk.FeaturePeerStream)
 	}
 	if w.volatile {
 		features = append(features, sdk.FeatureVolatile)
@@ -63,6 +76,7 @@ func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
 			Volumes:    int64(len(w.volumes)),
 		},
 		Encodings: encodings(),
+		Zone:      w.zone,
 	}, nil
 }
 
@@ -81,6 +95,7 @@ func (w *worker) destroyAll(ctx context.Context) error {
 }
 
 var (
-	_ sdk.Worker     = (*worker)(nil)
-	_ sdk.FileReader = (*worker)(nil)
+	_ sdk.Worker       = (*worker)(nil)
+	_ sdk.FileReader   = (*worker)(nil)
+	_ sdk.PeerStreamer = (*worker)(nil)
 )

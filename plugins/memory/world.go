@@ -95,10 +95,15 @@ type worldFlags struct {
 	socket  string
 	workers []string
 	memory  sdk.Bytes
+
+	programMemory sdk.Bytes
+	programs      string
+	noShell       bool
+	zone          string
 }
 
 func newWorldFlags() *worldFlags {
-	f := &worldFlags{FlagSet: flag.NewFlagSet("slipway-memory world", flag.ContinueOnError), memory: sdk.Bytes(DefaultMemory)}
+	f := &worldFlags{FlagSet: flag.NewFlagSet("slipway-memory world", flag.ContinueOnError), memory: DefaultMemory, programMemory: DefaultProgramMemory}
 	f.StringVar(&f.socket, "socket", "", "`path` of the unix socket to serve on")
 	f.Func("worker", "`name` of a worker; may be given again", func(s string) error {
 		f.workers = append(f.workers, s)
@@ -108,6 +113,13 @@ func newWorldFlags() *worldFlags {
 		f.memory, err = sdk.ParseBytes(s)
 		return err
 	})
+	f.Func("program-memory", "limit of the memory of all running WASI programs, a `size` such as 64MiB (default 2GiB)", func(s string) (err error) {
+		f.programMemory, err = sdk.ParseBytes(s)
+		return err
+	})
+	f.StringVar(&f.programs, "programs", programsCompiled, "`how` WASI programs are executed: compiled, interpreted or off")
+	f.BoolVar(&f.noShell, "no-shell", false, "run no scripts and utilities, WASI programs only")
+	f.StringVar(&f.zone, "zone", "", "`name` of the zone in which the workers send volumes straight to each other")
 	f.Usage = func() {
 		fmt.Fprintf(f.Output(), "usage: %s\n", worldUsage)
 		f.PrintDefaults()
@@ -115,7 +127,7 @@ func newWorldFlags() *worldFlags {
 	return f
 }
 
-const worldUsage = "slipway-memory world --socket PATH --worker NAME [--worker NAME] [--memory SIZE]"
+const worldUsage = "slipway-memory world --socket PATH --worker NAME [--worker NAME] [--memory SIZE] [further settings]"
 
 // WriteUsage tells people what the program is and what they can start by hand, which is a world.
 func WriteUsage(w io.Writer) error {
@@ -142,15 +154,19 @@ Plugins come to a world by config { world = "unix:PATH" } in the plugin block, w
 	return err
 }
 
-// WorldCommand is the command line of a world: --socket PATH, --worker NAME as often as needed, --memory SIZE. It confines
-// the whole process to the socket's directory, for good.
+// WorldCommand is the command line of a world: --socket PATH, --worker NAME as often as needed, and the settings of the plugin as
+// flags. It confines the whole process to the socket's directory, for good.
 func WorldCommand(ctx context.Context, args []string) error {
 	flags := newWorldFlags()
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if flags.socket == "" || len(flags.workers) == 0 || flags.memory == 0 || flags.NArg() > 0 {
+	if flags.socket == "" || len(flags.workers) == 0 || flags.NArg() > 0 {
 		return errors.New("usage: " + worldUsage)
+	}
+	opts, err := flags.options()
+	if err != nil {
+		return err
 	}
 	socket, err := filepath.Abs(flags.socket)
 	if err != nil {
@@ -159,5 +175,16 @@ func WorldCommand(ctx context.Context, args []string) error {
 	if err := Confine(filepath.Dir(socket)); err != nil {
 		fmt.Fprintln(os.Stderr, "slipway-memory world:", err)
 	}
-	return World(ctx, socket, flags.workers, Options{Memory: int64(flags.memory)}, os.Stdout)
+	return World(ctx, socket, flags.workers, opts, os.Stdout)
+}
+
+// options are the flags as the plugin's settings, which have the same limits.
+func (f *worldFlags) options() (Options, error) {
+	c := pluginConfig{Shell: !f.noShell, Programs: f.programs, Memory: f.memory, ProgramMemory: f.programMemory}
+	opts := c.options()
+	opts.Workers = make(map[string]WorkerOptions, len(f.workers))
+	for _, name := range f.workers {
+		opts.Workers[name] = WorkerOptions{Zone: f.zone}
+	}
+	return opts, c.check("world")
 }

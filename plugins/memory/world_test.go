@@ -179,7 +179,7 @@ func TestWorldKeepsItsHandsOffOtherFiles(t *testing.T) {
 func TestWorldCommandLine(t *testing.T) {
 	for _, args := range [][]string{
 		{}, {"--socket", "/s"}, {"--worker", "w"}, {"--socket", "/s", "--worker", "w", "extra"},
-		{"--socket", "/s", "--worker", "w", "--memory", "much"}, {"--socket", "/s", "--worker", "w", "--memory", "0"}, {"--no-such-flag"},
+		{"--socket", "/s", "--worker", "w", "--memory", "much"}, {"--socket", "/s", "--worker", "w", "--memory", "0"}, {"--socket", "/s", "--worker", "w", "--programs", "maybe"}, {"--no-such-flag"},
 	} {
 		if err := WorldCommand(t.Context(), args); err == nil {
 			t.Errorf("%q was accepted", args)

@@ -65,6 +65,10 @@ func TestAgainstBash(t *testing.T) {
 		`source /dev/null; . /dev/null; echo 'v=5; return 3' > lib; . ./lib; echo $? $v`,
 		`set -- -n; echo "$1"; echo -- x; echo "-e" 'a\nb'`,
 		`trap 'rm -f tmp; echo cleaned' EXIT; echo > tmp; exit 3`,
+		`IFS=, read -r a b c <<< 'x,,z'; echo "$a|$b|$c"; IFS=, read -r -a p <<< 'x,y,,z'; echo ${#p[@]} "${p[3]}"; IFS=: read a b <<< 'x:y:'; echo "$b"; read a b <<< '  one   two  three  '; echo "<$a><$b>"; IFS= read -r l <<< '  kept  '; echo "<$l>"; IFS=: read a b <<< 'x:y:z:'; echo "$b"; read -r a <<< 'x\y'; echo "$a"; IFS=', ' read a b c <<< 'p , q r'; echo "$a$b$c"`,
+		`set -e; for i in 1 2; do [ $i = 3 ] && echo no; done; if true; then false && true; fi; case x in x) false && :; esac; while false; do :; done; { [ -e nope ] && ls; }; echo on; if true; then true && false; fi; echo no`,
+		`set -e; f() { for x in a b; do [ $x = b ] && return 3; done; }; f || echo $?; for i in 1 2; do if [ $i = 1 ]; then [ -e nope ] && exit 9; fi; echo $i; done; (false && true) || echo sub; g() { false && true; }; g; echo no`,
+		`declare -A m=([a]=1 [b]=2); echo ${#m[@]} "${#m[*]}" $((${#m[@]}+1)); declare -A e=(); echo ${#e[@]}; l=(x y z); echo ${#l[@]} ${#l}`,
 	} {
 		t.Run(script, func(t *testing.T) {
 			cmd := exec.Command(bash, "-c", script)

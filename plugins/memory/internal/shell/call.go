@@ -79,7 +79,7 @@ func fails(status int, format string, args ...any) []string {
 func (u *unit) rewrite(hc interp.HandlerContext, args []string, plain bool) []string {
 	name := args[0]
 	if replaced(name) {
-		return u.replace(args, plain)
+		return u.replace(hc, args, plain)
 	}
 	switch name {
 	case "command":
@@ -158,7 +158,7 @@ func trimDashes(args []string) []string {
 	return args
 }
 
-func (u *unit) replace(args []string, plain bool) []string {
+func (u *unit) replace(hc interp.HandlerContext, args []string, plain bool) []string {
 	prefix := overridable
 	if plain {
 		prefix = direct
@@ -172,7 +172,7 @@ func (u *unit) replace(args []string, plain bool) []string {
 			}
 		}
 	case "read":
-		if simple, ok := simpleRead(args); ok {
+		if simple, ok := simpleRead(args, separators(hc)); ok {
 			return simple
 		}
 	case "type":

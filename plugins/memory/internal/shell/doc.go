@@ -19,10 +19,12 @@
 //
 // The language is bash's, as far as the interpreter knows it. Not there are:
 // process substitution, file descriptors from 3 on, <> and noclobber,
-// PIPESTATUS, SECONDS and FUNCNAME, declare -i, -u and -l, wait -n and %job, coproc,
-// traps on DEBUG and RETURN, and EXIT traps of subshells. The last command of a
-// pipeline runs in the shell itself, and assigning to a read-only variable does
-// not end it.
+// PIPESTATUS, SECONDS and FUNCNAME, ${x/#a/b} and ${x/%a/b}, declare -i, -u, -l
+// and -F, wait -n and %job, coproc, traps on DEBUG and RETURN, and EXIT traps of
+// subshells. The last command of a pipeline runs in the shell itself, and
+// assigning to a read-only variable does not end it. Splitting $x at an IFS of
+// other characters than blanks drops empty fields (read keeps them). Under set
+// -u an array must be declared with a value: declare -A m=().
 //
 // How it is built:
 //
@@ -31,6 +33,7 @@
 //   - parse.go: the caps on scripts, and what is rewritten in their text
 //   - unit.go, handlers.go: one shell, and the interpreter's ways out
 //   - call.go, builtins.go, jobs.go, trap.go, type.go, read.go: builtins that are vetted or replaced
-//   - environ.go, signal.go, stream.go: leaves
+//   - errexit.go: lists whose failure must not end a script
+//   - environ.go, signal.go, stream.go, fields.go: leaves
 //   - landlock_linux.go: Confine
 package shell

@@ -24,10 +24,23 @@ type Options struct {
 	MaxCommands    int           // that run at once in one process; default 1,024
 	Linger         time.Duration // how long background jobs may write once the script has ended; default 2 s
 
-	// Foreign runs an executable file that is neither a script nor a tool, when
-	// a script calls it; false means that it is not of its format either. It
-	// must keep what Engine.Run promises. Nil: there is no such file.
-	Foreign func(ctx context.Context, ns *tree.Namespace, path string, cmd Command) (Result, bool)
+	// Foreign is for executable files that are neither scripts nor tools. Nil:
+	// there are none.
+	Foreign Foreign
+	// OnlyForeign leaves nothing but these: no shell, no tools, no scripts.
+	OnlyForeign bool
+}
+
+// Foreign is another kind of program, with files of its own format.
+type Foreign interface {
+	// Known says whether an executable file that begins with head, at most 256
+	// bytes of it, is such a program.
+	Known(head []byte) bool
+	// Run runs the one at the absolute path. When ctx ends it must return soon,
+	// with nothing left that can write or change a file; the result means
+	// nothing then. Stdin, if it is not nil, is ended by SetReadDeadline where
+	// it has that. Signals are not set.
+	Run(ctx context.Context, ns *tree.Namespace, path string, cmd Command) Result
 }
 
 // Engine finds and runs processes. It is safe for concurrent use.
@@ -64,9 +77,11 @@ var (
 // Executable is something that Run can run. The zero value is none.
 type Executable struct {
 	name string     // of the tool or shell that runs
-	tool tools.Func // nil: the shell
+	tool tools.Func // nil: the shell, or foreign
 	args []string   // that come before the process's own: of a script, its interpreter's and its path
 	path string     // where it was found
+
+	foreign bool // Options.Foreign runs the file at path, an absolute one
 }
 
 // Path is where the executable was found: a file of the tree, or /usr/bin/NAME.
@@ -75,6 +90,9 @@ func (x Executable) Path() string { return x.path }
 // virtual finds a program that exists without a file.
 func (e *Engine) virtual(name string) (Executable, bool) {
 	x := Executable{name: name, path: "/usr/bin/" + name}
+	if e.opts.OnlyForeign {
+		return Executable{}, false
+	}
 	if name == "sh" || name == "bash" {
 		x.path = "/bin/" + name
 		return x, true
@@ -90,8 +108,9 @@ const defaultPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bi
 // slash is a file of the tree, or /bin/NAME or /usr/bin/NAME of a tool or
 // shell. Any other is sought along PATH in the tree, then among the tools.
 //
-// A file must have an executable bit, and a first line #!INTERPRETER, where
-// that is a tool or shell by either of its paths, or /usr/bin/env with its name.
+// A file must have an executable bit, and be of the format of Options.Foreign,
+// or have a first line #!INTERPRETER, where that is a tool or shell by either of
+// its paths, or /usr/bin/env with its name.
 func (e *Engine) Resolve(ns *tree.Namespace, name, dir string, env []string) (Executable, error) {
 	search := defaultPath
 	for _, kv := range env {
@@ -111,11 +130,7 @@ func (e *Engine) resolve(ns *tree.Namespace, name, dir, search string) (Executab
 		if err == nil {
 			return x, nil
 		}
-		clean := name
-		if !path.IsAbs(clean) {
-			clean = path.Join(dir, clean)
-		}
-		clean = path.Clean(clean)
+		clean := path.Clean(absolute(dir, name))
 		if d := path.Dir(clean); d == "/bin" || d == "/usr/bin" {
 			if x, ok := e.virtual(path.Base(clean)); ok {
 				return x, nil
@@ -149,8 +164,15 @@ func dirOr(elem string) string {
 	return elem
 }
 
-// unknownFormat says that an executable file is not a script.
-var errFormat = fmt.Errorf("%w: it is no script of a known interpreter", ErrNotExecutable)
+func absolute(dir, name string) string {
+	if path.IsAbs(name) {
+		return name
+	}
+	return path.Join(dir, name)
+}
+
+// errFormat says that an executable file is of no known format.
+var errFormat = fmt.Errorf("%w: it is neither a program of a known format nor a script of a known interpreter", ErrNotExecutable)
 
 func (e *Engine) file(ns *tree.Namespace, name, dir string) (Executable, error) {
 	bad := func(err error) (Executable, error) { return Executable{}, fmt.Errorf("%s: %w", name, err) }
@@ -170,8 +192,12 @@ func (e *Engine) file(ns *tree.Namespace, name, dir string) (Executable, error) 
 		return Executable{}, err
 	}
 	defer f.Close()
-	line, _ := bufio.NewReaderSize(f, 256).ReadSlice('\n')
-	spec, ok := strings.CutPrefix(strings.TrimSpace(string(line)), "#!")
+	head, _ := bufio.NewReaderSize(f, 256).Peek(256)
+	if e.opts.Foreign != nil && e.opts.Foreign.Known(head) {
+		return Executable{name: name, path: absolute(dir, name), foreign: true}, nil
+	}
+	line, _, _ := strings.Cut(string(head), "\n")
+	spec, ok := strings.CutPrefix(strings.TrimSpace(line), "#!")
 	if !ok {
 		return bad(errFormat)
 	}
@@ -193,10 +219,7 @@ func (e *Engine) file(ns *tree.Namespace, name, dir string) (Executable, error) 
 	if !known {
 		return bad(errFormat)
 	}
-	x.path = name
-	if !path.IsAbs(name) {
-		x.path = path.Join(dir, name)
-	}
+	x.path = absolute(dir, name)
 	if arg != "" {
 		x.args = append(x.args, strings.Fields(arg)...)
 	}

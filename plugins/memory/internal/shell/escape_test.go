@@ -233,7 +233,7 @@ func TestDeep(t *testing.T) {
 
 // TestMany bounds the commands that run at once.
 func TestMany(t *testing.T) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	e := New(Options{MaxCommands: 20, Linger: 10 * time.Millisecond})
 	ns := newNamespace(t, nil)

@@ -173,11 +173,11 @@ func (u *unit) runCommand(ctx context.Context, hc interp.HandlerContext, args []
 		defer cancel(nil)
 		defer context.AfterFunc(j.ctx, func() { cancel(context.Cause(j.ctx)) })()
 	}
-	c := command{args: args[1:], dir: hc.Dir, ignored: u.ignores, waiting: func() (killed, bool) { return u.waiting(hc) }, streams: streams{hc.Stdin, hc.Stdout, hc.Stderr}}
+	c := command{name: args[0], args: args[1:], dir: hc.Dir, ignored: u.ignores, waiting: func() (killed, bool) { return u.waiting(hc) }, streams: streams{hc.Stdin, hc.Stdout, hc.Stderr}}
 	x, err := u.p.e.resolve(u.p.ns, args[0], hc.Dir, hc.Env.Get("PATH").String())
 	c.env = exported(hc.Env, hc.Dir)
 	if err != nil {
-		return u.p.unresolved(ctx, fmt.Errorf("%s: %w", u.name, err), args, c)
+		return u.p.unresolved(fmt.Errorf("%s: %w", u.name, err), c)
 	}
 	return u.p.run(ctx, x, c, false).Code
 }

@@ -100,6 +100,8 @@ func apply(text string, edits []edit) string {
 func inspect(file *syntax.File, pid int64, limit int) (edits []edit, deep bool) {
 	depth := 0
 	var levels []bool
+	var lengths []edit // for a script with associative arrays, whose lengths the interpreter takes to be 1
+	maps := false
 	span := func(n syntax.Node) (int, int) { return int(n.Pos().Offset()), int(n.End().Offset()) }
 	syntax.Walk(file, func(n syntax.Node) bool {
 		if n == nil {
@@ -121,6 +123,22 @@ func inspect(file *syntax.File, pid int64, limit int) (edits []edit, deep bool) 
 		}
 		levels = append(levels, nests)
 		switch n := n.(type) {
+		case *syntax.File:
+			edits = append(edits, forgiven(n.Stmts)...)
+		case *syntax.Block:
+			edits = append(edits, forgiven(n.Stmts)...)
+		case *syntax.Subshell:
+			edits = append(edits, forgiven(n.Stmts)...)
+		case *syntax.CmdSubst:
+			edits = append(edits, forgiven(n.Stmts)...)
+		case *syntax.IfClause:
+			edits = append(edits, forgiven(n.Then)...)
+		case *syntax.WhileClause:
+			edits = append(edits, forgiven(n.Do)...)
+		case *syntax.ForClause:
+			edits = append(edits, forgiven(n.Do)...)
+		case *syntax.CaseItem:
+			edits = append(edits, forgiven(n.Stmts)...)
 		case *syntax.FuncDecl:
 			// A function that shadows a replaced builtin must be found where that is.
 			if n.Name != nil && replaced(n.Name.Value) {
@@ -140,6 +158,9 @@ func inspect(file *syntax.File, pid int64, limit int) (edits []edit, deep bool) 
 			if ed, ok := processID(n, pid); ok {
 				edits = append(edits, ed)
 			}
+			if ed, ok := arrayLength(n); ok {
+				lengths = append(lengths, ed)
+			}
 		case *syntax.Redirect:
 			// Without noclobber, which is not offered, >| is >.
 			if n.Op == syntax.RdrClob {
@@ -148,10 +169,28 @@ func inspect(file *syntax.File, pid int64, limit int) (edits []edit, deep bool) 
 			}
 		case *syntax.DeclClause:
 			edits = append(edits, declaration(n, span)...)
+			for _, a := range n.Args {
+				if a.Name == nil && a.Value != nil && strings.HasPrefix(a.Value.Lit(), "-") && strings.Contains(a.Value.Lit(), "A") {
+					maps = true
+				}
+			}
 		}
 		return true
 	})
+	if maps {
+		edits = append(edits, lengths...)
+	}
 	return edits, deep
+}
+
+// arrayLength counts the elements of an array by its keys.
+func arrayLength(pe *syntax.ParamExp) (edit, bool) {
+	word, ok := pe.Index.(*syntax.Word)
+	if !pe.Length || !ok || pe.Param == nil || word.Lit() != "@" && word.Lit() != "*" {
+		return edit{}, false
+	}
+	text := fmt.Sprintf(`$(set -- ${%[1]s[@]+"${!%[1]s[@]}"}; echo $#)`, pe.Param.Value)
+	return edit{int(pe.Pos().Offset()), int(pe.End().Offset()), text}, true
 }
 
 func isLevel(n syntax.Node) bool {

@@ -21,6 +21,7 @@ type process struct {
 	mu        sync.Mutex
 	listeners map[int]func(killed)
 	next      int
+	early     []killed      // signals that came before anything listened
 	active    int           // commands that run
 	quiet     chan struct{} // closed while none does
 	ended     bool
@@ -92,6 +93,10 @@ func (p *process) listen(f func(killed)) (stop func()) {
 	p.next++
 	id := p.next
 	p.listeners[id] = f
+	for _, k := range p.early {
+		f(k)
+	}
+	p.early = nil
 	return func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -100,10 +105,14 @@ func (p *process) listen(f func(killed)) (stop func()) {
 }
 
 // signal calls every listener. No command begins to listen meanwhile, so that it
-// either hears the signal or finds it waiting.
+// either hears the signal or finds it waiting; what comes before the first one
+// does is for that one.
 func (p *process) signal(k killed) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.next == 0 {
+		p.early = append(p.early, k)
+	}
 	for _, f := range p.listeners {
 		f(k)
 	}
@@ -117,11 +126,14 @@ type streams struct {
 
 // command is one to be run in a process.
 type command struct {
+	name    string   // what it is told it was called; empty: its path
 	args    []string // without the name
 	env     []string
 	dir     string
 	streams streams
 	ignored func(killed) bool // signals that whoever started it ignores; nil: none
+
+	signals <-chan string // to this command alone; nil: none
 
 	// waiting is a signal that came after the shell decided to run the command
 	// and before the command could hear it. Nil: none.
@@ -131,6 +143,9 @@ type command struct {
 // hear is listen for a command.
 func (p *process) hear(c command, f func(killed)) (stop func()) {
 	stop = p.listen(f)
+	if c.signals != nil {
+		stop = relayOwn(c.signals, f, stop)
+	}
 	if c.waiting == nil {
 		return stop
 	}
@@ -138,4 +153,28 @@ func (p *process) hear(c command, f func(killed)) (stop func()) {
 		f(k)
 	}
 	return stop
+}
+
+// relayOwn calls f with a command's own signals, too, until the stop that it
+// returns, which calls then.
+func relayOwn(signals <-chan string, f func(killed), then func()) (stop func()) {
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-ended:
+				return
+			case s := <-signals:
+				if n, name, ok := signalNamed(s); ok {
+					f(killed{n, name})
+				}
+			}
+		}
+	}()
+	return func() {
+		close(ended)
+		<-done
+		then()
+	}
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/interp"
 	"mvdan.cc/sh/v3/syntax"
 )
@@ -103,10 +102,10 @@ func (a *readArgs) value(flag byte, value string) {
 }
 
 // simpleRead is a read that the interpreter does itself, without what it would
-// print as a prompt.
-func simpleRead(args []string) ([]string, bool) {
+// print as a prompt. It knows no separators but blanks.
+func simpleRead(args []string, ifs string) ([]string, bool) {
 	a := parseRead(args[1:])
-	if a.unsupported != "" || a.needsOwn {
+	if a.unsupported != "" || a.needsOwn || strings.Trim(ifs, " \t\n") != "" && (a.array || len(a.names) > 1) {
 		return nil, false
 	}
 	out := []string{"read"}
@@ -153,6 +152,14 @@ func (u *unit) read(ctx context.Context, hc interp.HandlerContext, args []string
 	return status(code)
 }
 
+// separators are what IFS says.
+func separators(hc interp.HandlerContext) string {
+	if v := hc.Env.Get("IFS"); v.IsSet() {
+		return v.String()
+	}
+	return " \t\n"
+}
+
 // input reads byte by byte: what comes after is for the next command.
 func (a readArgs) input(in io.Reader) (string, error) {
 	var b []byte
@@ -180,17 +187,17 @@ func (a readArgs) input(in io.Reader) (string, error) {
 }
 
 func (a readArgs) store(ctx context.Context, hc interp.HandlerContext, text string) error {
-	cfg := &expand.Config{Env: hc.Env}
+	ifs := separators(hc)
 	switch {
 	case a.array:
-		words := expand.ReadFields(cfg, text, -1, a.raw)
+		words := readFields(text, ifs, -1, a.raw)
 		return hc.Builtin(ctx, []string{"eval", a.names[0] + "=(" + quoted(words) + ")"})
 	case len(a.names) == 0:
 		return assign(ctx, hc, "REPLY", text)
 	case a.exact:
 		return assign(ctx, hc, a.names[0], text)
 	}
-	values := expand.ReadFields(cfg, text, len(a.names), a.raw)
+	values := readFields(text, ifs, len(a.names), a.raw)
 	var pairs []string
 	for i, name := range a.names {
 		value := ""

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"runtime/debug"
 	"strings"
@@ -20,13 +21,17 @@ type Command struct {
 	Env  []string // "name=value"; the last of a name wins
 	Dir  string   // absolute; empty is "/"
 
+	Name  string      // what the program is told it was called; empty: its path
+	Umask fs.FileMode // for Options.Foreign; Run itself begins with 022
+
 	// Stdin is read ahead, as a pipe is. Nil is at its end. A Read that waits
 	// when the process ends is left behind in a goroutine of its own, and
 	// nothing comes of what it returns: the caller ends it.
 	Stdin io.Reader
 
 	// Stdout and Stderr get one write at a time each, and none after Run has
-	// returned. Nil throws away. A Write that waits must end when Run's ctx does.
+	// returned. Nil throws away. A Write that waits must end when Run's ctx does;
+	// with a method WriteContext, one that waits ends with its command, too.
 	Stdout, Stderr io.Writer
 
 	// Signals are names, with or without SIG. Each goes to everything that runs
@@ -40,6 +45,9 @@ type Result struct {
 	Signal  string // what ended it, without SIG; empty if it exited by itself
 	Message string // why it did not run, or failed in a way that is not the script's
 	Cut     bool   // background jobs were still writing after Options.Linger
+
+	OutOfMemory bool  // it was ended because a limit of memory was reached; of Options.Foreign only
+	PeakMemory  int64 // in bytes; 0: unknown
 }
 
 // Run runs a process to its end. When ctx ends the process is killed: Run
@@ -62,7 +70,7 @@ func (e *Engine) Run(ctx context.Context, ns *tree.Namespace, x Executable, cmd 
 	}()
 	defer p.end()
 
-	c := command{args: cmd.Args, env: cmd.Env, dir: cmd.Dir, streams: streams{out: out, err: errw}}
+	c := command{name: cmd.Name, args: cmd.Args, env: cmd.Env, dir: cmd.Dir, streams: streams{out: out, err: errw}}
 	if c.dir == "" {
 		c.dir = "/"
 	}
@@ -139,13 +147,15 @@ func (p *process) run(ctx context.Context, x Executable, c command, main bool) (
 		}
 	}()
 	c.args = append(x.args[:len(x.args):len(x.args)], c.args...)
-	if x.tool == nil {
+	if x.tool == nil && !x.foreign {
 		return p.runShell(ctx, x, c, main)
 	}
-	return p.runTool(ctx, x, c)
+	return p.runProgram(ctx, x, c)
 }
 
-func (p *process) runTool(ctx context.Context, x Executable, c command) Result {
+// runProgram runs what takes no signals: each ends it that is neither harmless
+// nor ignored.
+func (p *process) runProgram(ctx context.Context, x Executable, c command) (r Result) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer p.hear(c, func(k killed) {
@@ -153,6 +163,35 @@ func (p *process) runTool(ctx context.Context, x Executable, c command) Result {
 			cancel(k)
 		}
 	})()
+	c.streams.out, c.streams.err = bound(ctx, c.streams.out), bound(ctx, c.streams.err)
+	if x.foreign {
+		r = p.runForeign(ctx, x, c)
+	} else {
+		r = Result{Code: p.runTool(ctx, x, c)}
+	}
+	if k := (killed{}); errors.As(context.Cause(ctx), &k) {
+		return Result{Code: k.status(), Signal: k.name, PeakMemory: r.PeakMemory}
+	}
+	return r
+}
+
+func (p *process) runForeign(ctx context.Context, x Executable, c command) Result {
+	cmd := Command{
+		Args: c.args, Env: c.env, Dir: c.dir, Umask: umaskOf(ctx), Name: c.name,
+		Stdin: c.streams.in, Stdout: c.streams.out, Stderr: c.streams.err,
+	}
+	if f, ok := c.streams.in.(*os.File); ok && f == nil {
+		cmd.Stdin = nil
+	}
+	r := p.e.opts.Foreign.Run(ctx, p.ns, x.path, cmd)
+	if r.Message != "" && ctx.Err() == nil {
+		fmt.Fprintln(c.streams.err, r.Message)
+	}
+	return r
+}
+
+// runTool returns the tool's status.
+func (p *process) runTool(ctx context.Context, x Executable, c command) int {
 	call := &tools.Call{
 		Name: x.name, Args: c.args, Dir: c.dir, FS: p.ns, Umask: umaskOf(ctx),
 		Stdin: c.streams.in, Stdout: c.streams.out, Stderr: c.streams.err,
@@ -160,19 +199,19 @@ func (p *process) runTool(ctx context.Context, x Executable, c command) Result {
 			Lookup: func(name string) (string, bool) { return lookup(c.env, name) },
 			List:   func() []string { return c.env },
 		},
+		Find: func(name string) (string, bool) {
+			found, err := p.e.resolve(p.ns, name, c.dir, pathOf(c.env))
+			return found.path, err == nil
+		},
 		Run: func(ctx context.Context, cmd tools.Command) int {
 			if cmd.Env == nil {
 				cmd.Env = c.env
 			}
-			sub := command{env: cmd.Env, dir: cmd.Dir, ignored: c.ignored, waiting: c.waiting, streams: streams{cmd.Stdin, cmd.Stdout, cmd.Stderr}}
+			sub := command{signals: cmd.Signals, env: cmd.Env, dir: cmd.Dir, ignored: c.ignored, waiting: c.waiting, streams: streams{cmd.Stdin, cmd.Stdout, cmd.Stderr}}
 			return p.exec(ctx, cmd.Argv, sub)
 		},
 	}
-	code := x.tool(ctx, call)
-	if k := (killed{}); errors.As(context.Cause(ctx), &k) {
-		return Result{Code: k.status(), Signal: k.name}
-	}
-	return Result{Code: code}
+	return x.tool(ctx, call)
 }
 
 func lookup(env []string, name string) (value string, ok bool) {
@@ -184,52 +223,32 @@ func lookup(env []string, name string) (value string, ok bool) {
 	return "", false
 }
 
+func pathOf(env []string) string {
+	if search, ok := lookup(env, "PATH"); ok {
+		return search
+	}
+	return defaultPath
+}
+
 // exec finds and runs a command for another one, and returns its status.
 func (p *process) exec(ctx context.Context, argv []string, c command) int {
 	if err := p.enter(); err != nil {
 		return 126
 	}
 	defer p.leave()
-	search, ok := lookup(c.env, "PATH")
-	if !ok {
-		search = defaultPath
-	}
-	c.args = argv[1:]
-	x, err := p.e.resolve(p.ns, argv[0], c.dir, search)
+	c.name, c.args = argv[0], argv[1:]
+	x, err := p.e.resolve(p.ns, argv[0], c.dir, pathOf(c.env))
 	if err != nil {
-		return p.unresolved(ctx, err, argv, c)
+		return p.unresolved(err, c)
 	}
 	return p.run(ctx, x, c, false).Code
 }
 
-// unresolved runs what only Options.Foreign can, or says why there is nothing to run.
-func (p *process) unresolved(ctx context.Context, err error, argv []string, c command) int {
-	if errors.Is(err, errFormat) && p.e.opts.Foreign != nil {
-		if r, ok := p.foreign(ctx, argv[0], c); ok {
-			return r.Code
-		}
-	}
+// unresolved says why there is nothing to run.
+func (p *process) unresolved(err error, c command) int {
 	fmt.Fprintf(c.streams.err, "%v\n", err)
 	if errors.Is(err, ErrNotFound) {
 		return 127
 	}
 	return 126
-}
-
-func (p *process) foreign(ctx context.Context, path string, c command) (Result, bool) {
-	signals := make(chan string, 8)
-	defer p.hear(c, func(k killed) {
-		if c.ignored != nil && c.ignored(k) {
-			return
-		}
-		select {
-		case signals <- k.name:
-		default: // it does not take them
-		}
-	})()
-	cmd := Command{Args: c.args, Env: c.env, Dir: c.dir, Stdin: c.streams.in, Stdout: c.streams.out, Stderr: c.streams.err, Signals: signals}
-	if f, ok := c.streams.in.(*os.File); ok && f == nil {
-		cmd.Stdin = nil
-	}
-	return p.e.opts.Foreign(ctx, p.ns, path, cmd)
 }

@@ -68,7 +68,7 @@ type outcome struct {
 	out, err string
 }
 
-// sh runs a script in /work, within a minute.
+// sh runs a script in /work, within the time after which it must hang.
 func sh(t testing.TB, ns *tree.Namespace, script string, more ...func(*Command)) outcome {
 	t.Helper()
 	return run(t, ns, "sh", []string{"-c", script}, more...)
@@ -76,7 +76,7 @@ func sh(t testing.TB, ns *tree.Namespace, script string, more ...func(*Command))
 
 func run(t testing.TB, ns *tree.Namespace, name string, args []string, more ...func(*Command)) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	e := New(Options{})
 	var out, errs bytes.Buffer

@@ -40,7 +40,7 @@ func (w *watched) String() string {
 
 func (w *watched) await(t *testing.T, text string) {
 	t.Helper()
-	timeout := time.After(30 * time.Second)
+	timeout := time.After(2 * time.Minute)
 	for !strings.Contains(w.String(), text) {
 		select {
 		case <-w.wrote:
@@ -79,7 +79,7 @@ func (s *started) end(t *testing.T) Result {
 	select {
 	case r := <-s.result:
 		return r
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("the process did not end; it wrote %q", s.out)
 		return Result{}
 	}
@@ -165,9 +165,9 @@ func TestTraps(t *testing.T) {
 	}{
 		"exits":             {"trap 'echo got; exit 5' TERM; echo ready; sleep 1000", "TERM", "ready\ngot\n", 5, ""},
 		"loop":              {"trap 'echo got; exit 5' INT; echo ready; while :; do :; done", "INT", "ready\ngot\n", 5, ""},
-		"goes on":           {"trap 'echo got' HUP; echo ready; sleep 1000; echo after", "SIGHUP", "ready\ngot\nafter\n", 0, ""},
+		"goes on":           {"trap 'echo got' HUP; cat; echo after", "SIGHUP", "ready\ngot\nafter\n", 0, ""},
 		"errexit":           {"set -e; trap 'echo got; exit 4' TERM; echo ready; sleep 1000; echo never", "TERM", "ready\ngot\n", 4, ""},
-		"last command":      {"trap 'echo got' USR1; echo ready; sleep 1000", "USR1", "ready\ngot\n", 138, ""},
+		"last command":      {"trap 'echo got' USR1; cat", "USR1", "ready\ngot\n", 138, ""},
 		"exit trap":         {"trap 'echo bye' EXIT; echo ready; sleep 1000; echo never", "TERM", "ready\nbye\n", 143, "TERM"},
 		"exit trap, loop":   {"trap 'echo bye; echo all' EXIT; echo ready; while :; do :; done", "INT", "ready\nbye\nall\n", 130, "INT"},
 		"exit trap, nested": {"trap 'echo bye' EXIT; sh -c 'echo ready; sleep 1000'; echo never", "TERM", "ready\nbye\n", 143, "TERM"},
@@ -186,6 +186,9 @@ func TestTraps(t *testing.T) {
 			in, w := io.Pipe()
 			defer w.Close()
 			s := start(t, newNamespace(t, nil), "sh", []string{"-c", c.script}, in)
+			if !strings.Contains(c.script, "echo ready") { // what is to be ended by the signal must have begun, and says so itself
+				io.WriteString(w, "ready\n")
+			}
 			s.out.await(t, "ready")
 			s.signals <- c.signal
 			if name == "harmless" {
@@ -250,8 +253,8 @@ func (l *late) Write(p []byte) (int, error) {
 func TestEndIsTheEnd(t *testing.T) {
 	t.Parallel()
 	for _, script := range []string{
-		"while :; do echo x; done & while :; do echo y > f; done & (while :; do echo z; done &) ; sleep 0.05",
-		"(while :; do echo x >> f; done) | cat & yes & exit 3",
+		"while :; do echo x; done & while :; do echo y > f; done & (while :; do echo z; done &) ; until [ -e f ]; do sleep 0.01; done",
+		"(while :; do echo x >> f; done) | cat & yes & until [ -e f ]; do sleep 0.01; done; exit 3",
 	} {
 		ns := newNamespace(t, nil)
 		e := New(Options{Linger: 50 * time.Millisecond})
@@ -287,9 +290,17 @@ func TestEndIsTheEnd(t *testing.T) {
 // TestLinger: what is in the background may still write.
 func TestLinger(t *testing.T) {
 	t.Parallel()
-	got := sh(t, newNamespace(t, nil), "{ sleep 0.1; echo late; } & (sleep 0.2; echo later) & echo first; exit 6")
-	if got.out != "first\nlate\nlater\n" || got.Code != 6 || got.Cut {
-		t.Errorf("%+v", got)
+	ns, e := newNamespace(t, nil), New(Options{Linger: 2 * time.Minute})
+	const script = `await() { until [ -e $1 ]; do sleep 0.01; done; sleep 0.1; }
+{ await one; echo late; : > two; } & (await two; echo later) & echo first; : > one; exit 6`
+	x, err := e.Resolve(ns, "sh", "/work", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	r := e.Run(t.Context(), ns, x, Command{Args: []string{"-c", script}, Dir: "/work", Stdout: &out, Stderr: &out})
+	if out.String() != "first\nlate\nlater\n" || r.Code != 6 || r.Cut {
+		t.Errorf("%+v: %q", r, out.String())
 	}
 }
 
@@ -320,6 +331,26 @@ echo "end $i"`}, nil)
 		}
 		if want := fmt.Sprintf("end %d", last/2); lines[last] != want {
 			t.Fatalf("the last line is %q, want %q", lines[last], want)
+		}
+	}
+}
+
+// TestEarlySignals: a signal that comes before the process's first command listens is not lost.
+func TestEarlySignals(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"sleep": {"1000"}, "sh": {"-c", "sleep 1000"}} {
+		ns := newNamespace(t, nil)
+		e := New(Options{})
+		x, err := e.Resolve(ns, name, "/work", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := newProcess(t.Context(), e, ns)
+		p.signal(killed{15, "TERM"})
+		r := p.run(p.ctx, x, command{args: args, dir: "/work", streams: streams{out: newGate(nil), err: newGate(nil)}}, true)
+		p.end()
+		if r.Code != 143 || r.Signal != "TERM" {
+			t.Errorf("%s: it ended with %+v", name, r)
 		}
 	}
 }

@@ -32,6 +32,41 @@ func (g *gate) Write(p []byte) (int, error) {
 	return g.w.Write(p)
 }
 
+// WriteContext is Write, but where w can, one that waits ends with ctx.
+func (g *gate) WriteContext(ctx context.Context, p []byte) (int, error) {
+	w, ok := g.w.(contextWriter)
+	if !ok {
+		return g.Write(p)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		return 0, syscall.EPIPE
+	}
+	return w.WriteContext(ctx, p)
+}
+
+// contextWriter is a writer that can be told to wait no longer.
+type contextWriter interface {
+	WriteContext(ctx context.Context, p []byte) (int, error)
+}
+
+// bound is w as long as ctx goes, where w knows contexts.
+func bound(ctx context.Context, w io.Writer) io.Writer {
+	if cw, ok := w.(contextWriter); ok {
+		return bounded{ctx, cw}
+	}
+	return w
+}
+
+// bounded writes for one command.
+type bounded struct {
+	ctx context.Context
+	contextWriter
+}
+
+func (b bounded) Write(p []byte) (int, error) { return b.WriteContext(b.ctx, p) }
+
 func (g *gate) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -18,6 +18,7 @@ type copying struct {
 	links                                                  bool // make hard links instead
 	symlinks                                               bool // make symlinks instead
 	failed                                                 bool
+	xattrs                                                 bool              // keep extended attributes
 	linked                                                 map[string]string // copies of files with several names
 }
 
@@ -36,7 +37,7 @@ func cp(t *tool) int {
 				c.follow, c.followTop = false, false
 			}
 		case 'a':
-			c.recursive, c.preserve, c.follow, c.followTop = true, true, false, false
+			c.recursive, c.preserve, c.xattrs, c.follow, c.followTop = true, true, true, false, false
 		case 'p':
 			c.preserve = true
 		case 'd', 'P':
@@ -156,6 +157,7 @@ func (c *copying) copy(from, shown, to string, top bool) {
 		}
 		if err == nil && c.preserve {
 			c.owner(src, to)
+			err = c.attributes(from, to)
 		}
 	default:
 		err = c.regular(from, to, src, exists)
@@ -201,6 +203,9 @@ func (c *copying) directory(from, to string, src fs.FileInfo) {
 	}
 	if c.preserve {
 		c.owner(src, to)
+		if err := c.attributes(from, to); err != nil {
+			c.bad("cannot copy the attributes of %s to %s: %s", quote(from), quote(to), reason(err))
+		}
 		c.FS.Chmod(c.Dir, to, src.Mode()&settable)
 		c.FS.Chtimes(c.Dir, to, src.ModTime())
 		return
@@ -260,6 +265,9 @@ func (c *copying) regular(from, to string, src fs.FileInfo, exists bool) error {
 	}
 	if c.preserve {
 		c.owner(src, to)
+		if err := c.attributes(from, to); err != nil {
+			return err
+		}
 		c.FS.Chmod(c.Dir, to, src.Mode()&settable)
 		return c.FS.Chtimes(c.Dir, to, src.ModTime())
 	}
@@ -278,6 +286,13 @@ func (c *copying) stream(dev, to string) {
 	if err != nil {
 		c.bad("cannot copy /dev/%s to %s: %s", dev, quote(to), reason(err))
 	}
+}
+
+func (c *copying) attributes(from, to string) error {
+	if !c.xattrs {
+		return nil
+	}
+	return c.FS.CopyXattrs(c.Dir, from, to)
 }
 
 func (c *copying) owner(src fs.FileInfo, to string) {
@@ -336,7 +351,7 @@ func mv(t *tool) int {
 		err = t.FS.Rename(t.Dir, from, to)
 		if errors.Is(err, syscall.EXDEV) {
 			err = nil
-			c := &copying{tool: t, recursive: true, preserve: true, force: true}
+			c := &copying{tool: t, recursive: true, preserve: true, xattrs: true, force: true}
 			if dst != nil && dst.IsDir() {
 				err = t.FS.Remove(t.Dir, to)
 			}

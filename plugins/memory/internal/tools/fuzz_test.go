@@ -24,7 +24,7 @@ func fuzzTool(t *testing.T, name string, args []string) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("%s %q does not end with its context", name, args)
 	}
 }

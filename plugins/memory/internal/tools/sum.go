@@ -1,15 +1,21 @@
 package tools
 
 import (
+	"crypto/md5"
 	"crypto/sha1"
 	"crypto/sha256"
 	"crypto/sha512"
 	"encoding/hex"
+	"errors"
 	"hash"
 	"io"
+	"io/fs"
 	"strings"
 )
 
+func md5sum(t *tool) int    { return t.sums(md5.New) }
+func sha224sum(t *tool) int { return t.sums(sha256.New224) }
+func sha384sum(t *tool) int { return t.sums(sha512.New384) }
 func sha1sum(t *tool) int   { return t.sums(sha1.New) }
 func sha256sum(t *tool) int { return t.sums(sha256.New) }
 func sha512sum(t *tool) int { return t.sums(sha512.New) }
@@ -17,6 +23,7 @@ func sha512sum(t *tool) int { return t.sums(sha512.New) }
 func (t *tool) sums(algorithm func() hash.Hash) int {
 	given, args := t.options("btcwz", map[string]rune{"binary": 'b', "text": 't', "check": 'c', "quiet": 1, "status": 2, "strict": 3, "ignore-missing": 4, "zero": 'z'}, 1)
 	check, binary, quiet, silent, end := false, false, false, false, byte('\n')
+	ignoreMissing, verified := false, 0
 	for _, o := range given {
 		switch o.flag {
 		case 'b':
@@ -28,7 +35,7 @@ func (t *tool) sums(algorithm func() hash.Hash) int {
 		case 2:
 			silent = true
 		case 4:
-			t.die(1, "--ignore-missing is not supported")
+			ignoreMissing = true
 		case 'z':
 			end = 0
 		}
@@ -63,8 +70,12 @@ func (t *tool) sums(algorithm func() hash.Hash) int {
 		lines++
 		name = name[1:]
 		r, err := t.open(name)
+		if ignoreMissing && errors.Is(err, fs.ErrNotExist) {
+			return
+		}
 		if err == nil {
 			defer r.Close()
+			verified++
 			var got string
 			if got, err = sum(r); err == nil {
 				switch {
@@ -87,6 +98,9 @@ func (t *tool) sums(algorithm func() hash.Hash) int {
 	})
 	if lines == 0 {
 		t.die(1, "no properly formatted checksum lines found")
+	}
+	if ignoreMissing && verified == 0 {
+		t.die(1, "no file was verified")
 	}
 	if bad > 0 && !silent {
 		t.complain("WARNING: %d computed checksum(s) did NOT match", bad)

@@ -7,8 +7,9 @@
 // opened. The clock and the entropy are the machine's.
 //
 // Tools stream: what they hold does not grow with their input, except sort (all
-// of its input, and about 40 bytes for each line), tac (all of it), tail and
-// head -n -N (the lines they must keep), and whatever handles a line as one.
+// of its input, and about 40 bytes for each line), tac, diff, patch, join, shuf
+// and tsort (all of it), od (of files), tail and head -n -N (the lines they must
+// keep), and whatever handles a line as one.
 //
 // Options and exit statuses follow GNU's and POSIX's where scripts depend on
 // them; an option that is not there is an error, never ignored. Regular
@@ -44,6 +45,8 @@ type Call struct {
 
 	// Run runs another command for xargs, env and find -exec. Nil: there is none.
 	Run func(ctx context.Context, cmd Command) int
+	// Find says where the command of that name is, for which. Nil: nowhere.
+	Find func(name string) (path string, ok bool)
 }
 
 // Env is what a tool sees of the environment. Nil members mean that it is empty.
@@ -59,6 +62,7 @@ type Command struct {
 	Dir            string
 	Stdin          io.Reader // nil reads as empty
 	Stdout, Stderr io.Writer
+	Signals        <-chan string // to this command alone, by name; nil: none
 }
 
 // Table returns every tool by its name. The caller owns the map.
@@ -75,7 +79,13 @@ func Table() map[string]Func {
 		"sort": sortLines, "uniq": uniq, "comm": comm, "cut": cut, "paste": paste, "tr": tr, "rev": rev,
 		"grep": grep, "egrep": grep, "fgrep": grep, "sed": sed, "awk": awk,
 		"mkdir": mkdir, "rmdir": rmdir, "rm": rm, "touch": touch, "chmod": chmod, "ln": ln, "cp": cp, "mv": mv, "ls": ls, "stat": stat,
-		"readlink": readlink, "realpath": readlink, "mktemp": mktemp,
+		"readlink": readlink, "realpath": readlink, "mktemp": mktemp, "truncate": truncate, "dd": dd, "du": du,
+		"install": install, "link": linkTool, "unlink": unlink, "chown": chown, "chgrp": chown,
+		"diff": diff, "cmp": cmpFiles, "patch": patch, "tar": tarTool, "gzip": gzipTool, "gunzip": gzipTool, "zcat": gzipTool,
+		"base64": base64Tool, "base32": base32Tool, "od": od, "cksum": cksum, "md5sum": md5sum, "sha224sum": sha224sum, "sha384sum": sha384sum,
+		"nl": nl, "fold": fold, "expand": expand, "unexpand": unexpand, "split": splitFile, "join": joinTool, "tsort": tsort, "shuf": shuf, "strings": stringsTool,
+		"id": id, "whoami": whoami, "uname": uname, "arch": arch, "hostname": hostname, "nproc": nproc, "getconf": getconf, "tty": tty, "sync": syncTool,
+		"timeout": timeout, "nice": through, "nohup": through, "which": which, "getopt": getopt,
 		"sha1sum": sha1sum, "sha256sum": sha256sum, "sha512sum": sha512sum,
 	} {
 		table[name] = newFunc(f)

@@ -7,7 +7,7 @@ import (
 
 // What a tree's parts cost, in bytes: about the memory that they take.
 const (
-	nodeCost  = 256 // a file, directory or symlink; a symlink's target comes on top
+	nodeCost  = 256 // a file, directory or symlink; a symlink's target and extended attributes come on top
 	nameCost  = 96  // a name in a directory; the name's own bytes come on top
 	chunkCost = 64  // a piece of file data; its capacity comes on top
 	pageCost  = 320 // a page of the table of nodes, or of a file's table of pieces

@@ -16,7 +16,7 @@
 //   - tree.go, ops.go: the tree, its lock, and the operations on (directory, name)
 //   - namespace.go, walk.go, nsops.go, file.go: mounts, paths, open files
 //   - read.go: reading a tree by itself
-//   - tarout.go, tarin.go, tarops.go: a tree as a tar stream and back
+//   - tarout.go, tarin.go, tarops.go, xattr.go, sparse.go: a tree as a tar stream and back
 //
 // Every shared thing counts its holders: a holder writes in place what only it
 // holds, all the way from its root, and copies what it shares. The count is
@@ -24,8 +24,9 @@
 // lets go.
 //
 // There are no permission checks: whatever runs in a container runs as its
-// root. Modes and owners are kept and reported, nothing more. FIFOs, devices,
-// sockets and extended attributes are not offered.
+// root. Modes and owners are kept and reported, nothing more, and extended
+// attributes are kept from archive to archive. FIFOs, devices and sockets are
+// not offered.
 //
 // This package knows files only. It imports the standard library and nothing
 // of this module, so that neither the contract nor a runtime can leak in.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // File is an open file or directory. It is safe for concurrent use, stays
@@ -341,6 +342,21 @@ func (f *File) ReadDir(n int) ([]fs.DirEntry, error) {
 func (f *File) Chmod(mode fs.FileMode) error {
 	err := f.at.change(func(in *inode) { in.mode = in.mode.Type() | mode&kept })
 	return pathError("chmod", f.name, err)
+}
+
+// Chtimes is Namespace.Chtimes on the open file.
+func (f *File) Chtimes(mtime time.Time) error {
+	return pathError("chtimes", f.name, f.at.change(func(in *inode) { in.mtime = mtime.Round(0) }))
+}
+
+// SetAppend says whether writes go to the end from now on, as O_APPEND does.
+func (f *File) SetAppend(on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.flag &^= os.O_APPEND
+	if on {
+		f.flag |= os.O_APPEND
+	}
 }
 
 // Close ends the use of the file. A second call fails with fs.ErrClosed.

@@ -14,6 +14,7 @@ type attr struct {
 	size     int64
 	mtime    time.Time
 	target   string // of a symlink
+	xattrs   xattrs // of a node that is to be made
 }
 
 // info implements fs.FileInfo.
@@ -28,6 +29,9 @@ func (i info) Mode() fs.FileMode  { return i.mode }
 func (i info) ModTime() time.Time { return i.mtime }
 func (i info) IsDir() bool        { return i.mode.IsDir() }
 func (i info) String() string     { return fs.FormatFileInfo(i) }
+
+// Node identifies what the info is of, on every platform: nodes are the same if dev and ino are.
+func (i info) Node() (dev, ino uint64, links uint32) { return i.dev, i.ino, i.nlink }
 
 // Sys returns a *syscall.Stat_t on Linux and macOS and nil elsewhere.
 func (i info) Sys() any { return i.sys() }

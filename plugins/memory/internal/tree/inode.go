@@ -19,12 +19,13 @@ type inode struct {
 	size     int64  // regular files
 	data     data   // regular files
 	target   string // symlinks
+	xattrs   xattrs
 	names    *name  // directories
 	parent   uint64 // directories; the root is its own
 }
 
 func newInode(b *Budget, a attr) (*inode, error) {
-	in := &inode{mode: a.mode, uid: a.uid, gid: a.gid, mtime: a.mtime, target: a.target, nlink: 1}
+	in := &inode{mode: a.mode, uid: a.uid, gid: a.gid, mtime: a.mtime, target: a.target, xattrs: a.xattrs, nlink: 1}
 	if in.mode.IsDir() {
 		in.nlink = 2
 	}
@@ -35,7 +36,7 @@ func newInode(b *Budget, a attr) (*inode, error) {
 	return in, nil
 }
 
-func (in *inode) cost() int64 { return nodeCost + int64(len(in.target)) }
+func (in *inode) cost() int64 { return nodeCost + int64(len(in.target)) + in.xattrs.cost() }
 func (in *inode) retain()     { in.refs.Add(1) }
 
 func (in *inode) release(b *Budget) {
@@ -54,7 +55,7 @@ func (in *inode) own(b *Budget) *inode {
 	}
 	c := &inode{
 		mode: in.mode, uid: in.uid, gid: in.gid, nlink: in.nlink, mtime: in.mtime,
-		size: in.size, data: in.data, target: in.target, names: in.names, parent: in.parent,
+		size: in.size, data: in.data, target: in.target, xattrs: in.xattrs, names: in.names, parent: in.parent,
 	}
 	c.refs.Store(1)
 	c.data.retain()

@@ -69,6 +69,35 @@ func (r *radix[V]) get(key uint64) (v V) {
 	return v
 }
 
+// next returns the first value at or after key, and its key.
+func (r *radix[V]) next(key uint64) (at uint64, v V, ok bool) {
+	if r.root == nil || !r.holds(key) {
+		return 0, v, false
+	}
+	return r.root.next(r.height, key)
+}
+
+func (p *page[V]) next(level int, key uint64) (at uint64, v V, ok bool) {
+	if level == 0 {
+		for i := key; i < uint64(len(p.vals)); i++ {
+			if p.vals[i] != v {
+				return i, p.vals[i], true
+			}
+		}
+		return 0, v, false
+	}
+	span := uint64(1) << uint(radixBits*level) // keys below one slot
+	for i := key / span; i < uint64(len(p.kids)); i++ {
+		if p.kids[i] == nil {
+			continue
+		}
+		if at, v, ok := p.kids[i].next(level-1, max(key, i*span)-i*span); ok {
+			return i*span + at, v, true
+		}
+	}
+	return 0, v, false
+}
+
 // slot returns the place of key's value, made if missing, in pages that nobody
 // else holds. It is valid until the next call on r.
 func (r *radix[V]) slot(b *Budget, key uint64) *V {

@@ -49,7 +49,7 @@ func (e *EntryError) Unwrap() error { return e.Err }
 // An entry replaces what has its name: a directory is merged with one that is
 // there, a symlink is replaced by anything, but a directory never takes a
 // file's place nor a file a directory's. A file appears whole or not at all.
-// Owners are taken by number. Directories get their mtimes at the end. Names
+// Owners are taken by number, extended attributes as xattr.go says. Directories get their mtimes at the end. Names
 // may be absolute, which means the same without the slash. Nothing outside
 // the tree can be reached, yet an entry that tries is refused.
 //
@@ -66,7 +66,7 @@ func (t *Tree) ReadTar(ctx context.Context, r io.Reader, path string) error {
 		return &fs.PathError{Op: "untar", Path: path, Err: syscall.EINVAL}
 	}
 	src := &source{ctx: ctx, r: r}
-	in := &tarReader{tree: t, tr: tar.NewReader(src), base: base, times: make(map[uint64]time.Time)}
+	in := &tarReader{tree: t, src: src, tr: tar.NewReader(src), base: base, times: make(map[uint64]time.Time)}
 	t.mu.RLock()
 	err := t.writable()
 	t.mu.RUnlock()
@@ -130,6 +130,7 @@ func (s *source) Read(p []byte) (int, error) {
 
 type tarReader struct {
 	tree  *Tree
+	src   *source
 	tr    *tar.Reader
 	base  []string
 	times map[uint64]time.Time // of directories, to be set at the end
@@ -169,6 +170,9 @@ func (r *tarReader) entry(h *tar.Header) error {
 		return fmt.Errorf("owner %d:%d is out of range: %w", h.Uid, h.Gid, syscall.EINVAL)
 	}
 	a := attr{mode: permOf(h.Mode), uid: uint32(h.Uid), gid: uint32(h.Gid), mtime: h.ModTime.Round(0)}
+	if a.xattrs, err = xattrsOf(h); err != nil {
+		return err
+	}
 	if h.Typeflag == tar.TypeDir {
 		return r.dir(names, a)
 	}
@@ -177,7 +181,7 @@ func (r *tarReader) entry(h *tar.Header) error {
 	}
 	switch h.Typeflag {
 	case tar.TypeReg, tar.TypeCont, tar.TypeGNUSparse:
-		return r.file(names, a, h.Size)
+		return r.file(names, a, h.Size, isSparse(h))
 	case tar.TypeSymlink:
 		return r.symlink(names, a, h.Linkname)
 	case tar.TypeLink:
@@ -260,6 +264,9 @@ func (r *tarReader) dir(names []string, a attr) error {
 		}
 	}
 	r.times[ino] = a.mtime
+	if err := r.tree.setXattrs(ino, a.xattrs); err != nil {
+		return err
+	}
 	return r.tree.change(ino, func(in *inode) { in.mode, in.uid, in.gid = a.mode, a.uid, a.gid })
 }
 
@@ -270,7 +277,7 @@ func (r *tarReader) place(names []string) (dir uint64, key string, err error) {
 	return dir, names[last], err
 }
 
-func (r *tarReader) file(names []string, a attr, size int64) error {
+func (r *tarReader) file(names []string, a attr, size int64, sparse bool) error {
 	if size > maxFileSize {
 		return syscall.EFBIG
 	}
@@ -282,7 +289,11 @@ func (r *tarReader) file(names []string, a attr, size int64) error {
 	if err != nil {
 		return err
 	}
-	if err := r.fill(in, size); err != nil {
+	fill := r.fill
+	if sparse {
+		fill = r.fillSparse
+	}
+	if err := fill(in, size); err != nil {
 		in.release(r.tree.budget)
 		return err
 	}
@@ -303,6 +314,31 @@ func (r *tarReader) fill(in *inode, size int64) error {
 			return fmt.Errorf("%w: after %d of %d bytes: %w", ErrArchive, in.size, size, err)
 		}
 		*in.data.slot(b, uint64(in.size/chunkSize)) = c
+		in.size += int64(n)
+	}
+	return nil
+}
+
+// fillSparse is fill, but zeros become holes. The zeros of holes do not come from the stream, so ctx is looked at here.
+func (r *tarReader) fillSparse(in *inode, size int64) error {
+	b := r.tree.budget
+	buf, zeros := make([]byte, chunkSize), make([]byte, chunkSize)
+	for in.size < size {
+		if r.src.err = r.src.ctx.Err(); r.src.err != nil {
+			return r.src.err
+		}
+		n := int(min(chunkSize, size-in.size))
+		if _, err := io.ReadFull(r.tr, buf[:n]); err != nil {
+			return fmt.Errorf("%w: after %d of %d bytes: %w", ErrArchive, in.size, size, err)
+		}
+		if data := withoutZeros(buf[:n], zeros); len(data) > 0 {
+			c, err := newChunk(b, len(data), len(data))
+			if err != nil {
+				return err
+			}
+			copy(c.buf, data)
+			*in.data.slot(b, uint64(in.size/chunkSize)) = c
+		}
 		in.size += int64(n)
 	}
 	return nil

@@ -13,7 +13,8 @@ import (
 const maxTarName = 16 << 10
 
 // WriteTar writes what path names as a tar stream, in PAX format where ustar
-// does not do, sorted by name, with numeric owners and nothing in it that
+// does not do, with extended attributes, and with the holes of files that have
+// some in GNU tar's sparse format 1.0, sorted by name, with numeric owners and nothing in it that
 // depends on anything but the tree's content.
 //
 // A directory gives an entry "./" for itself and its content below that; the
@@ -37,7 +38,7 @@ func (t *Tree) WriteTar(ctx context.Context, w io.Writer, name string) error {
 		return pathError("tar", name, err)
 	}
 	out := &sink{ctx: ctx, w: w}
-	tw := &tarWriter{tree: snap, tw: tar.NewWriter(out), links: make(map[uint64]string)}
+	tw := &tarWriter{tree: snap, out: out, tw: tar.NewWriter(out), links: make(map[uint64]string)}
 	err = tw.top(s)
 	if err == nil {
 		err = tw.tw.Close()
@@ -73,6 +74,7 @@ func (s *sink) Write(p []byte) (int, error) {
 // tarWriter writes a tree that nobody else uses, so it needs no lock.
 type tarWriter struct {
 	tree  *Tree
+	out   io.Writer // beneath tw
 	tw    *tar.Writer
 	links map[uint64]string // where a node with several names was written
 	zeros []byte
@@ -131,7 +133,7 @@ func (w *tarWriter) node(name string, ino uint64) error {
 	h := header(in)
 	h.Name = name
 	if first, ok := w.links[ino]; ok {
-		h.Typeflag, h.Linkname = tar.TypeLink, first
+		h.Typeflag, h.Linkname, h.PAXRecords = tar.TypeLink, first, nil
 		return w.tw.WriteHeader(h)
 	}
 	if in.nlink > 1 {
@@ -142,6 +144,9 @@ func (w *tarWriter) node(name string, ino uint64) error {
 		return w.tw.WriteHeader(h)
 	}
 	h.Typeflag, h.Size = tar.TypeReg, in.size
+	if parts, holes := in.parts(); holes >= minHoles {
+		return w.sparse(h, in, parts)
+	}
 	if err := w.tw.WriteHeader(h); err != nil {
 		return err
 	}
@@ -178,6 +183,6 @@ func (w *tarWriter) content(in *inode) error {
 func header(in *inode) *tar.Header {
 	return &tar.Header{
 		Format: tar.FormatPAX, Mode: int64(unixMode(in.mode) & 0o7777),
-		Uid: int(in.uid), Gid: int(in.gid), ModTime: in.mtime,
+		Uid: int(in.uid), Gid: int(in.gid), ModTime: in.mtime, PAXRecords: in.xattrs.records(),
 	}
 }
