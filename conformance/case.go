@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -50,10 +51,17 @@ const (
 	Isolation Profile = "isolation" // nothing reaches beyond what it was given
 	Recovery  Profile = "recovery"  // what was begun before a crash
 	Linux     Profile = "linux"     // what programs of a Linux system rely on: terminals, users, groups and trees of processes
+	P2P       Profile = "p2p"       // streams from worker to worker
+	Stress    Profile = "stress"    // large and many, for minutes: only where it is asked for
 )
 
 // Profiles lists the profiles in the order of reports.
-func Profiles() []Profile { return []Profile{Core, Streaming, Isolation, Recovery, Linux} }
+func Profiles() []Profile { return []Profile{Core, Streaming, Isolation, Recovery, Linux, P2P, Stress} }
+
+// Usual lists the profiles that a run has where none is named: all but [Stress].
+func Usual() []Profile {
+	return slices.DeleteFunc(Profiles(), func(p Profile) bool { return p == Stress })
+}
 
 // Requirement is what a case needs of the target beside the contract.
 type Requirement string
@@ -63,7 +71,9 @@ const (
 	EnvCrash Requirement = "crash" // the target can kill and restart its plugin
 	EnvLocal Requirement = "local" // the plugin runs on this machine: harm done to its files would be seen
 	EnvBare  Requirement = "bare"  // the commands run in containers whose root holds nothing
-	EnvLinux Requirement = "linux" // the commands are real Linux processes; [Target.Linux] tells what they need
+	EnvProbe Requirement = "probe" // the commands are the suite's own program, [Probe]
+	// EnvProbeLinux is EnvProbe with the program that is built for Linux: real processes, which need nothing in the container.
+	EnvProbeLinux Requirement = "probe-linux"
 )
 
 // Status is what came of a case.

@@ -70,6 +70,9 @@ func (c *C) canary() (dir string, check func()) {
 	}
 }
 
+// removed removes a file of this machine, and tells whether it was there.
+func removed(path string) bool { return os.Remove(path) == nil }
+
 // deeper gives a relative path that leads to an absolute one from wherever a volume may be.
 func deeper(abs string) string { return strings.Repeat("../", 40) + strings.TrimPrefix(abs, "/") }
 

@@ -12,7 +12,7 @@ import (
 
 // limitCases check what a container may not use more of.
 func limitCases() []Case {
-	linux := []Requirement{EnvLinux}
+	linux := []Requirement{EnvProbeLinux}
 	return []Case{
 		{
 			ID: "X03-out-of-memory", Title: "a process that memory ran out for says so, never with code 0, and the container goes on", Rules: []int{6}, Level: Must, Profile: Linux, Run: runOutOfMemory,
@@ -24,20 +24,58 @@ func limitCases() []Case {
 			Needs: []sdk.Feature{sdk.FeatureLimitsPIDs}, Env: linux, Timeout: 2 * DefaultTimeout,
 			Doc: "What forks without end must take neither the machine nor the way to stop it.",
 		},
+		{
+			ID: "V20-disk", Title: "what a container writes beside its volumes is bounded by its limit, and it goes on afterwards", Rules: []int{14}, Level: Must, Profile: Linux, Run: runDiskLimit,
+			Needs: []sdk.Feature{sdk.FeatureLimitsDisk}, Env: linux, Timeout: 2 * DefaultTimeout,
+			Doc: "Catches a limit that is taken and not kept: one step fills the worker's disk for all.",
+		},
+		{
+			ID: "M01-usage", Title: "what a container uses is told as long as it lives, and never less processor time than before", Rules: []int{14}, Level: Must, Profile: Core, Run: runUsage,
+			Needs: []sdk.Feature{sdk.FeatureUsageReport},
+			Doc:   "Catches numbers of another container, or of the machine, and zeros for a container that is gone: somebody would take it for idle.",
+		},
 	}
+}
+
+func runDiskLimit(ctx context.Context, c *C) {
+	id := c.Container(ctx, func(s *sdk.ContainerSpec) { s.Limits.DiskBytes = 64 << 20 })
+	fill := func(mebibytes int) Journal {
+		return c.Exec(ctx, id, c.Probe("fill", "/slipway-fill", strconv.Itoa(mebibytes<<20)))
+	}
+	c.WantExit(fill(16), 0, "16 MiB of 64")
+	if j := fill(256); j.Exit.Code == 0 {
+		c.Errorf("a limit holds", "256 MiB of 64: got %s", exitText(j.Exit))
+	}
+	c.WantExit(fill(16), 0, "16 MiB of 64, afterwards")
+}
+
+func runUsage(ctx context.Context, c *C) {
+	id := c.Container(ctx)
+	c.Started(ctx, id, c.Commands.Sleep())
+	var before sdk.Usage
+	for range 3 {
+		c.Exec(ctx, id, c.Commands.Lines(20_000))
+		u, err := sdk.ContainerUsage(ctx, c.Optional(), id)
+		c.OK(err, "asking what a container uses")
+		if u.CPUNanos < before.CPUNanos || u.MemoryBytes < 0 || u.DiskBytes < 0 || u.PIDs < 0 {
+			c.Errorf("an operator sees by these numbers who takes what", "a container uses %+v, after %+v", u, before)
+		}
+		before = u
+	}
+	_, err := sdk.ContainerUsage(ctx, c.Optional(), c.ContainerID())
+	c.WantNotFound(err, sdk.KindContainer, "a missing container uses nothing", "asking what a container uses that never was")
 }
 
 func runOutOfMemory(ctx context.Context, c *C) {
 	id := c.Container(ctx, func(s *sdk.ContainerSpec) { s.Limits.MemoryBytes = 128 << 20 })
-	within := Cmd{Path: "dd", Args: []string{"if=/dev/zero", "of=/dev/null", "bs=16M", "count=1"}}
-	beyond := Cmd{Path: "dd", Args: []string{"if=/dev/zero", "of=/dev/null", "bs=1024M", "count=1"}}
+	within, beyond := c.Probe("alloc", strconv.Itoa(16<<20)), c.Probe("alloc", strconv.Itoa(512<<20))
 	c.WantExit(c.Exec(ctx, id, within), 0, "16 MiB of 128")
 	sibling := c.Started(ctx, id, c.Commands.Sleep())
 	for range 3 {
 		p := c.Start(ctx, id, beyond)
 		e := c.Follow(ctx, id, p).Exit
 		if e.Reason != sdk.ExitOOM || e.Code == 0 {
-			c.Errorf("a process that memory ran out for is told apart from one that was killed", "1 GiB of 128 MiB: got %s, want reason %s", exitText(e), sdk.ExitOOM)
+			c.Errorf("a process that memory ran out for is told apart from one that was killed", "512 MiB of 128: got %s, want reason %s", exitText(e), sdk.ExitOOM)
 		}
 		if i, _ := c.Process(ctx, id, p); i.Exit == nil || !sameExit(*i.Exit, *e) {
 			c.Errorf("the list tells the same exit", "the list has %s, the follower got %s", exitText(i.Exit), exitText(e))
@@ -53,10 +91,7 @@ func runOutOfMemory(ctx context.Context, c *C) {
 func runPIDs(ctx context.Context, c *C) {
 	const limit, more = 64, 300
 	id := c.Container(ctx, func(s *sdk.ContainerSpec) { s.Limits.PIDs = limit })
-	// The inner shell fails as soon as it cannot fork; the outer one counts without forking.
-	p := c.Start(ctx, id, c.Commands.Script(`
-		sh -c 'i=0; while [ $i -lt '"$1"' ]; do sleep 3600 & i=$((i+1)); done' 2>/dev/null & wait $!
-		set -- /proc/[0-9]*; echo "$# full"; read -r line`, strconv.Itoa(more)), WithStdin)
+	p := c.Start(ctx, id, c.Probe("forks", strconv.Itoa(more)))
 	text := c.AwaitText(ctx, id, p, "full\n")
 	n, err := strconv.Atoi(strings.TrimSuffix(text, " full\n"))
 	if err != nil || n > 2*limit { // a runtime may give more for what it needs itself
@@ -78,12 +113,11 @@ func runPIDs(ctx context.Context, c *C) {
 // whenThereIsRoom starts a process as a host does: what is Unavailable or Exhausted now may be there soon.
 func (c *C) whenThereIsRoom(ctx context.Context, id sdk.ContainerID, cmd Cmd) Journal {
 	spec := c.Spec(cmd)
-	over := time.Now().Add(10 * time.Second)
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		err := c.W.StartProcess(ctx, id, spec)
-		if !errors.Is(err, sdk.Unavailable) && !errors.Is(err, sdk.Exhausted) || time.Now().After(over) {
+		if !errors.Is(err, sdk.Unavailable) && !errors.Is(err, sdk.Exhausted) || ctx.Err() != nil {
 			c.OK(err, "starting process %q when there is room again", spec.ID)
 			return c.Follow(ctx, id, spec.ID)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"hash"
 	"io"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 
 // loadCases check processes that are many, short, loud, or not listened to.
 func loadCases() []Case {
-	linux := []Requirement{EnvLinux}
+	linux := []Requirement{EnvProbeLinux}
 	return []Case{
 		{
 			ID: "P29-args-kernel", Title: "what is within the contract's bound and beyond the kernel's works, or is Invalid with too-large and leaves no record", Rules: []int{1}, Level: Must, Profile: Core, Run: runArgsKernel,
@@ -107,22 +108,22 @@ func runInstantExit(ctx context.Context, c *C) {
 	})
 }
 
-func runTinyWrites(ctx context.Context, c *C) {
-	data := pattern(c.Times(1_000_000))
-	v := c.Filled(ctx, File("data", data))
-	id := c.Container(ctx, c.Mounts(sdk.Mount{Volume: v, Path: "/v"}))
-	j := c.Exec(ctx, id, c.Commands.Script(`exec dd if=/v/data bs=1 2>/dev/null`))
-	c.WantOutput(j, data, "", "%d writes", len(data))
-	c.WantExit(j, 0, "%d writes", len(data))
-}
+func runTinyWrites(ctx context.Context, c *C) { c.patternInWrites(ctx, c.Times(1_000_000), 1) }
 
 func runHugeWrite(ctx context.Context, c *C) {
-	data := pattern(c.Times(64<<20 + 10))
-	v := c.Filled(ctx, File("data", data))
-	id := c.Container(ctx, c.Mounts(sdk.Mount{Volume: v, Path: "/v"}))
-	j := c.Exec(ctx, id, c.Commands.Script(`exec dd if=/v/data bs="$1" count=1 2>/dev/null`, strconv.Itoa(len(data))))
-	c.WantOutput(j, data, "", "one write of %d bytes", len(data))
-	c.WantExit(j, 0, "one write of %d bytes", len(data))
+	total := c.Times(64<<20 + 10)
+	c.patternInWrites(ctx, total, total)
+}
+
+// patternInWrites has a process write that many bytes, so many at a time, and wants them whole.
+func (c *C) patternInWrites(ctx context.Context, total, each int) {
+	id := c.Container(ctx)
+	seed := c.Rand.Int64N(1 << 40)
+	want := make([]byte, total)
+	newGenerator(uint64(seed)).fill(want)
+	j := c.Exec(ctx, id, c.Probe("pattern", strconv.FormatInt(seed, 10), strconv.Itoa(total), strconv.Itoa(each)))
+	c.WantOutput(j, string(want), "", "%d bytes in writes of %d", total, each)
+	c.WantExit(j, 0, "%d bytes in writes of %d", total, each)
 }
 
 func runDuplex(ctx context.Context, c *C) {
@@ -130,8 +131,8 @@ func runDuplex(ctx context.Context, c *C) {
 	unit := pattern(1_000_003)
 	id := c.Container(ctx)
 	p := c.Start(ctx, id, c.Commands.Cat(), WithStdin)
-	sent, got := sha256.New(), sha256.New()
-	in := io.TeeReader(io.LimitReader(&endless{unit: unit}, total), sent)
+	got := sha256.New()
+	in := hashed(io.LimitReader(&endless{unit: unit}, total))
 	var end sdk.Position
 	var exit *sdk.Exit
 	acks := make(chan sdk.Position, 1)
@@ -154,8 +155,8 @@ func runDuplex(ctx context.Context, c *C) {
 	if exit == nil || exit.Code != 0 {
 		c.Errorf("the exit is the process's own", "cat with %d bytes: got %s, want code 0", total, exitText(exit))
 	}
-	if int64(end) != total || string(got.Sum(nil)) != string(sent.Sum(nil)) {
-		c.Errorf("output is exact", "cat with %d bytes gave %d, with the checksum %x, want %x", total, end, got.Sum(nil), sent.Sum(nil))
+	if int64(end) != total || string(got.Sum(nil)) != string(in.sum()) {
+		c.Errorf("output is exact", "cat with %d bytes gave %d, with the checksum %x, want %x", total, end, got.Sum(nil), in.sum())
 	}
 }
 
@@ -215,6 +216,7 @@ func runUnfollowed(ctx context.Context, c *C) {
 }
 
 func runChurn(ctx context.Context, c *C) {
+	c.preferProbe()
 	id := c.Container(ctx)
 	p := c.Start(ctx, id, c.Commands.Gate("before\n", "after\n", 5), WithStdin)
 	c.AwaitOutput(ctx, id, p, "before\n")
@@ -243,8 +245,12 @@ func runChurn(ctx context.Context, c *C) {
 
 // openFiles counts the descriptors of all processes of a container; zero where that cannot be seen.
 func (c *C) openFiles(ctx context.Context, id sdk.ContainerID) int {
-	if !c.suite.target.Linux {
+	if p, ok := c.Commands.(caseProbe); !ok || p.wasm {
 		return 0
 	}
-	return strings.Count(string(c.Exec(ctx, id, c.Commands.Script(`ls -1 /proc/[0-9]*/fd 2>/dev/null | grep '^[0-9]'`)).Stdout), "\n")
+	n, err := strconv.Atoi(strings.TrimSpace(string(c.Exec(ctx, id, c.Probe("open-files")).Stdout)))
+	if err != nil {
+		c.Broken(fmt.Errorf("the probe's count of open files: %w", err))
+	}
+	return n
 }

@@ -35,8 +35,9 @@ func recoveryCases() []Case {
 func (o *Own) forgotten(ctx context.Context, before sdk.Status) bool {
 	after, err := o.W.Status(ctx)
 	o.c.OK(err, "asking for the status after kill -9")
-	volumes := before.VolumeIncarnation != after.VolumeIncarnation
-	containers := before.ContainerIncarnation != after.ContainerIncarnation
+	changed := func(before, after string) bool { return before != "" && after != "" && before != after } // empty is unknown now, never a change
+	volumes := changed(before.VolumeIncarnation, after.VolumeIncarnation)
+	containers := changed(before.ContainerIncarnation, after.ContainerIncarnation)
 	if before.Has(sdk.FeatureVolatile) && (!volumes || !containers) {
 		o.c.Errorf("a host waits a long while for what is missing under the same incarnation",
 			"the worker is volatile and its incarnations stayed %q and %q over kill -9", after.ContainerIncarnation, after.VolumeIncarnation)

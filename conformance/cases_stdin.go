@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -88,8 +89,10 @@ func runStdinNone(ctx context.Context, c *C) {
 func runStdinError(ctx context.Context, c *C) {
 	id := c.Container(ctx)
 	p := c.Start(ctx, id, c.Commands.Cat(), WithStdin)
-	in := io.MultiReader(strings.NewReader("half"), brokenReader{})
-	err := c.W.FollowProcess(ctx, id, p, 0, sdk.Follow{Stdin: in, Acks: acknowledge(0), Exit: func(sdk.Exit) error {
+	var none int64
+	broken := newTakenReader(ctx)
+	in := io.MultiReader(strings.NewReader("half"), broken)
+	err := c.W.FollowProcess(ctx, id, p, 0, sdk.Follow{Stdin: in, Acks: acknowledge(0), Taken: broken.after(&none), Exit: func(sdk.Exit) error {
 		return errSeen // its stdin was closed: nothing more will come
 	}})
 	if err != (callerError{}) {
@@ -101,10 +104,6 @@ func runStdinError(ctx context.Context, c *C) {
 	j := c.resumeStdin(ctx, id, p, "half and half")
 	c.WantOutput(j, "half and half", "", "cat after its stdin was resumed")
 }
-
-type brokenReader struct{}
-
-func (brokenReader) Read([]byte) (int, error) { return 0, callerError{} }
 
 // resumeStdin follows from the start and gives of data what was not taken yet.
 func (c *C) resumeStdin(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, data string) Journal {
@@ -131,6 +130,36 @@ func (l *lateReader) Read(p []byte) (int, error) {
 	return l.r.Read(p)
 }
 
+// takenReader has nothing to give, and fails once a follower heard that something was taken: so what was sent before is not all lost with
+// the call. From is what had been taken when that call began.
+type takenReader struct {
+	ctx   context.Context
+	once  sync.Once
+	taken chan struct{}
+}
+
+func newTakenReader(ctx context.Context) *takenReader {
+	return &takenReader{ctx: ctx, taken: make(chan struct{})}
+}
+
+// after gives a follower's Taken: more than from must have been taken.
+func (r *takenReader) after(from *int64) func(int64) {
+	return func(total int64) {
+		if total > *from {
+			r.once.Do(func() { close(r.taken) })
+		}
+	}
+}
+
+func (r *takenReader) Read([]byte) (int, error) {
+	select {
+	case <-r.taken:
+		return 0, callerError{}
+	case <-r.ctx.Done():
+		return 0, r.ctx.Err()
+	}
+}
+
 func runStdinResume(ctx context.Context, c *C) {
 	id := c.Container(ctx)
 	data := pattern(3_000_000)
@@ -138,16 +167,18 @@ func runStdinResume(ctx context.Context, c *C) {
 	sent := 0
 	for i := range 4 {
 		// Each follower stops somewhere in the middle of its stdin.
-		in := &lateReader{}
+		in, broken := &lateReader{}, newTakenReader(ctx)
 		n := 200_000 + c.Rand.IntN(300_000)
+		var from int64
 		var j Journal
-		err := c.W.FollowProcess(ctx, id, p, 0, j.Into(sdk.Follow{Stdin: in, Acks: acknowledge(0), Opened: func(o sdk.Opened) error {
+		err := c.W.FollowProcess(ctx, id, p, 0, j.Into(sdk.Follow{Stdin: in, Acks: acknowledge(0), Taken: broken.after(&from), Opened: func(o sdk.Opened) error {
 			if o.StdinTaken < 0 || o.StdinTaken > int64(sent) {
 				c.Errorf("only what was sent can have been taken", "follower %d: Opened says %d bytes of stdin, %d were sent", i+1, o.StdinTaken, sent)
 				return callerError{}
 			}
-			sent = int(o.StdinTaken) + n
-			in.r = io.MultiReader(strings.NewReader(data[o.StdinTaken:sent]), brokenReader{})
+			from = o.StdinTaken
+			sent = int(from) + n
+			in.r = io.MultiReader(strings.NewReader(data[from:sent]), broken)
 			return nil
 		}}))
 		if err != (callerError{}) {

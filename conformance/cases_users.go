@@ -10,7 +10,7 @@ import (
 
 // userCases check processes of other users. Their containers get users of the cases' own first, so that no image has to have any.
 func userCases() []Case {
-	users, linux := []sdk.Feature{sdk.FeatureUsers}, []Requirement{EnvLinux}
+	users, linux := []sdk.Feature{sdk.FeatureUsers}, []Requirement{EnvProbeLinux}
 	return []Case{
 		{
 			ID: "P23-user-forms", Title: "a user's name, uid or uid:gid gives that user, with the groups that the container's files say; an unknown name is Invalid with user-not-found",
@@ -39,28 +39,30 @@ func asUser(user string) func(*sdk.ProcessSpec) {
 func (c *C) withUsers(ctx context.Context, with ...func(*sdk.ContainerSpec)) sdk.ContainerID {
 	id, other := c.Container(ctx, with...), c.Container(ctx)
 	marker := "/etc/" + string(id)
+	c.Exec(ctx, id, c.Probe("mkdir", "/etc"), asUser("0:0")) // the next process tells whether it is there
 	if j := c.Exec(ctx, id, c.Commands.Append(marker, "x"), asUser("0:0")); j.Exit.Code != 0 {
 		c.EnvMissing("root cannot write to the container's /etc, so it knows no users that this case could ask for")
 	}
 	shared := c.Exec(ctx, other, c.Commands.CatFile(marker)).Exit.Code == 0
-	c.WantExit(c.Exec(ctx, id, c.Commands.Script(`rm "$1"`, marker), asUser("0:0")), 0, "removing a file")
+	c.WantExit(c.Exec(ctx, id, c.Probe("rm", marker), asUser("0:0")), 0, "removing a file")
 	if shared {
 		c.EnvMissing("two containers have one /etc: it is not theirs to change, so there are no users that this case could ask for")
 	}
-	j := c.Exec(ctx, id, c.Commands.Script(`set -e
-		cd /etc
-		for f in passwd group; do if [ -f $f ]; then cat $f >$f.suite; else : >$f.suite; fi; done
-		printf 'suite:x:1234:2345:of the suite:/home/suite:/bin/sh\nother:x:1235:2345::/home/other:/bin/sh\n' >>passwd.suite
-		printf 'suites:x:2345:\nfirst:x:3001:suite\nsecond:x:3002:other,suite\nthird:x:3003:other\n' >>group.suite
-		for f in passwd group; do mv -f $f.suite $f; done`), asUser("0:0"))
-	c.WantExit(j, 0, "adding users")
+	for name, more := range map[string]string{
+		"/etc/passwd": "suite:x:1234:2345:of the suite:/home/suite:/bin/sh\nother:x:1235:2345::/home/other:/bin/sh\n",
+		"/etc/group":  "suites:x:2345:\nfirst:x:3001:suite\nsecond:x:3002:other,suite\nthird:x:3003:other\n",
+	} {
+		there := string(c.Exec(ctx, id, c.Commands.CatFile(name), asUser("0:0")).Stdout) // nothing where it is missing
+		j := c.Exec(ctx, id, c.Probe("seq", "write", name+".suite", there+more, ";", "mv", name+".suite", name), asUser("0:0"))
+		c.WantExit(j, 0, "adding users to %s", name)
+	}
 	return id
 }
 
 func runUserForms(ctx context.Context, c *C) {
 	id := c.withUsers(ctx)
 	check := func(user, uid, gid string, groups ...string) {
-		j := c.Exec(ctx, id, Cmd{Path: "cat", Args: []string{"/proc/self/status"}}, asUser(user))
+		j := c.Exec(ctx, id, c.Commands.CatFile("/proc/self/status"), asUser(user))
 		c.WantExit(j, 0, "user %q", user)
 		got := statusOf(string(j.Stdout))
 		for what, want := range map[string]string{"Uid": uid, "Gid": gid} {
@@ -90,7 +92,7 @@ func runUserForms(ctx context.Context, c *C) {
 	c.OK(c.W.StartProcess(ctx, id, spec), "starting with the same id and token as a user who is there")
 	c.WantExit(c.Follow(ctx, id, spec.ID), 0, "the start after one that was Invalid")
 
-	c.WantExit(c.Exec(ctx, id, c.Commands.Script(`rm -f /etc/passwd /etc/group`), asUser("0:0")), 0, "removing the container's users")
+	c.WantExit(c.Exec(ctx, id, c.Probe("rm", "/etc/passwd", "/etc/group"), asUser("0:0")), 0, "removing the container's users")
 	check("4242:4343", "4242", "4343")
 	check("4242", "4242", "") // of its group nothing is said
 	check("0:0", "0", "0")
@@ -110,24 +112,30 @@ func statusOf(text string) map[string][]string {
 
 func runUserEnvironment(ctx context.Context, c *C) {
 	id := c.withUsers(ctx)
-	show := c.Commands.Script(`echo "$HOME $USER"; command -v sh >/dev/null && echo found`)
-	c.WantOutput(c.Exec(ctx, id, show, asUser("suite")), "/home/suite suite\nfound\n", "", "user suite")
-	c.WantOutput(c.Exec(ctx, id, show, asUser("other")), "/home/other other\nfound\n", "", "user other")
+	show := c.Probe("seq", "env", "HOME", ";", "env", "USER")
+	c.WantOutput(c.Exec(ctx, id, show, asUser("suite")), "[/home/suite]\n[suite]\n", "", "user suite")
+	c.WantOutput(c.Exec(ctx, id, show, asUser("other")), "[/home/other]\n[other]\n", "", "user other")
 	j := c.Exec(ctx, id, show, asUser("suite"), func(s *sdk.ProcessSpec) { s.Env = []string{"USER=mine", "HOME=/my/home"} })
-	c.WantOutput(j, "/my/home mine\nfound\n", "", "user suite, with HOME and USER from the host")
+	c.WantOutput(j, "[/my/home]\n[mine]\n", "", "user suite, with HOME and USER from the host")
+	path := strings.Trim(string(c.Exec(ctx, id, c.Commands.Env("PATH"), asUser("suite")).Stdout), "[]\n")
+	for _, dir := range []string{"/usr/bin", "/bin"} {
+		if !slices.Contains(strings.Split(path, ":"), dir) {
+			c.Errorf("what every system has is found", "user suite: PATH is %q, without %s", path, dir)
+		}
+	}
 }
 
 func runUserFiles(ctx context.Context, c *C) {
 	v := c.Volume(ctx)
 	id := c.withUsers(ctx, c.Mounts(sdk.Mount{Volume: v, Path: "/v"}))
 	in := func(dir string) func(*sdk.ProcessSpec) { return func(s *sdk.ProcessSpec) { s.Dir = dir } }
-	owner := c.Commands.Script(`stat -c %u:%g .`)
+	owner := c.Probe("owner", ".")
 	c.WantOutput(c.Exec(ctx, id, owner, asUser("suite"), in("/made/for/suite")), "1234:2345\n", "", "the owner of a directory that was made")
 	c.WantOutput(c.Exec(ctx, id, owner, asUser("4242:4343"), in("/v/made")), "4242:4343\n", "", "the owner of a directory that was made in a volume")
 	c.WantOutput(c.Exec(ctx, id, owner, asUser("suite"), in("/etc")), "0:0\n", "", "the owner of a directory that was there")
 	c.WantExit(c.Exec(ctx, id, c.Commands.Append("mine", "x"), asUser("suite"), in("/made/for/suite")), 0, "writing to one's own directory")
 
-	j := c.Exec(ctx, id, c.Commands.Script(`umask 022; echo all >/readable; umask 077; echo root >/secret`), asUser("0:0"))
+	j := c.Exec(ctx, id, c.Probe("seq", "write", "/readable", "all\n", ";", "write", "/secret", "root\n", ";", "chmod", "644", "/readable", ";", "chmod", "600", "/secret"), asUser("0:0"))
 	c.WantExit(j, 0, "making files of root's")
 	c.WantOutput(c.Exec(ctx, id, c.Commands.CatFile("/readable"), asUser("suite")), "all\n", "", "reading what all may read")
 	for what, cmd := range map[string]Cmd{

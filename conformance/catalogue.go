@@ -4,17 +4,20 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
 )
 
 // Cases gives all cases, those of a kind together, [NothingLeft] last. The slice is the caller's.
 func Cases() []Case {
 	return slices.Concat(
-		identityCases(), listCases(),
-		volumeCases(), archiveCases(), transferCases(),
-		containerCases(), featureCases(),
-		processCases(), streamCases(), stdinCases(), loadCases(),
+		identityCases(), retryCases(), listCases(), statusCases(),
+		volumeCases(), archiveCases(), dialectCases(), transferCases(),
+		containerCases(), mountCases(), featureCases(),
+		processCases(), streamCases(), stdinCases(), followCases(), loadCases(),
 		linuxCases(), terminalCases(), userCases(), limitCases(),
-		isolationCases(), recoveryCases(),
+		probeCases(),
+		isolationCases(), recoveryCases(), restartCases(), peerCases(), stressCases(),
 		[]Case{NothingLeft()},
 	)
 }
@@ -47,3 +50,54 @@ func WriteExplanation(w io.Writer, c Case) error {
 	}
 	return nil
 }
+
+// WriteCatalogue writes all cases as a page of Markdown, with what is left out and why.
+func WriteCatalogue(w io.Writer) error {
+	var b strings.Builder
+	cases := Cases()
+	fmt.Fprintf(&b, `# Conformance cases
+
+Generated from the table of cases: `+"`go test ./conformance -run TestCatalogueIsUpToDate -update`"+`. The rules are those of package [sdk](../sdk/doc.go).
+A case's ID never changes its meaning. %d cases. Each passes on a plugin of this repository in every run of its tests (`+"`TestSelf`"+` of package mutant sees to that): on
+the memory runtime, or on real containers.
+`, len(cases))
+	for _, p := range Profiles() {
+		own := slices.DeleteFunc(slices.Clone(cases), func(c Case) bool { return c.Profile != p })
+		fmt.Fprintf(&b, "\n## %s: %d cases\n\n| case | rules | level | what must be true | why, and what it catches | needs |\n|---|---|---|---|---|---|\n", p, len(own))
+		for _, c := range own {
+			var needs []string
+			for _, f := range c.Needs {
+				needs = append(needs, "`"+string(f)+"`")
+			}
+			for _, r := range c.Env {
+				needs = append(needs, "target: "+string(r))
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.ID, ruleList(c.Rules), c.Level, cell(c.Title), cell(c.Doc), strings.Join(needs, ", "))
+		}
+	}
+	b.WriteString("\n## Left out, or different, by a rule\n\n| case | rules | what others ask for | why not here |\n|---|---|---|---|\n")
+	for _, d := range Dropped() {
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", d.ID, ruleList(d.Rules), cell(d.Title), cell(d.Why))
+	}
+	b.WriteString("\n## Checked elsewhere, or not yet\n\n| case | what it is about | where |\n|---|---|---|\n")
+	for _, e := range Elsewhere() {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", e.ID, cell(e.Title), cell(e.Where))
+	}
+	b.WriteString("\n## What became of the catalogue\n\nWhat the suites of other contracts check, by the numbers of the catalogue that this suite was made from.\n\n| there | here |\n|---|---|\n")
+	for _, o := range Origins() {
+		fmt.Fprintf(&b, "| %s | %s |\n", cell(o.Title), strings.Join(o.In, ", "))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func ruleList(rules []int) string {
+	var words []string
+	for _, r := range rules {
+		words = append(words, strconv.Itoa(r))
+	}
+	return strings.Join(words, ", ")
+}
+
+// cell makes a text fit a table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }

@@ -22,7 +22,7 @@ type Program struct {
 	Plugin  sdk.Block
 	Workers []sdk.Block // at least one
 
-	Launch launch.Options // its zero value is right for use
+	Launch launch.Options // its zero value is right for use: the plugin gets more time to start, and to answer, than launch gives it
 }
 
 // Command tests a plugin as a host runs it: a process of its own, started for the run and for each case that crashes it, and
@@ -31,8 +31,29 @@ func Command(p Program) Target {
 	return Target{Name: p.Path, Local: true, CanCrash: true, Open: p.open}
 }
 
-// stopTimeout bounds the end of a plugin's process.
-const stopTimeout = 30 * time.Second
+const (
+	// stopTimeout bounds the end of a plugin's process.
+	stopTimeout = 30 * time.Second
+
+	// These are instead of launch's own: a test may run on a machine that has a lot else to do, and a case has its own time.
+	startTimeout     = 45 * time.Second
+	configureTimeout = 2 * time.Minute
+	healthMisses     = 8
+)
+
+// patient gives a plugin the suite's times where the caller has named none.
+func patient(o launch.Options) launch.Options {
+	if o.StartTimeout <= 0 {
+		o.StartTimeout = startTimeout
+	}
+	if o.ConfigureTimeout <= 0 {
+		o.ConfigureTimeout = configureTimeout
+	}
+	if o.HealthMisses <= 0 {
+		o.HealthMisses = healthMisses
+	}
+	return o
+}
 
 func (p Program) open(ctx context.Context) (*Instance, error) {
 	if len(p.Workers) == 0 {
@@ -41,7 +62,7 @@ func (p Program) open(ctx context.Context) (*Instance, error) {
 	plugin := launch.Start(launch.Spec{
 		Name: p.Plugin.Name, Command: p.Path, Dir: p.Dir, Args: p.Args, Env: p.Env,
 		Configure: func(_ context.Context, info sdk.PluginInfo) (sdk.Block, []sdk.Block, error) { return p.settings(info) },
-	}, p.Launch)
+	}, patient(p.Launch))
 	stop := func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 		defer cancel()
@@ -52,9 +73,31 @@ func (p Program) open(ctx context.Context) (*Instance, error) {
 		stop()
 		return nil, err
 	}
-	return &Instance{Runtime: session.Runtime, Close: stop, Crash: func(ctx context.Context) (sdk.Runtime, error) {
-		return crash(ctx, plugin)
-	}}, nil
+	pid := func() int { return plugin.State().PID }
+	return &Instance{
+		Runtime: session.Runtime, Close: stop, PID: pid,
+		Ended: func(ctx context.Context) string { return ended(ctx, plugin) },
+		Crash: func(ctx context.Context) (sdk.Runtime, error) { return crash(ctx, plugin) },
+	}, nil
+}
+
+// ended waits until there is something to be said of a plugin's end.
+func ended(ctx context.Context, plugin *launch.Plugin) string {
+	for {
+		changed := plugin.Changes()
+		r := plugin.State()
+		switch {
+		case r.Err != nil:
+			return r.Err.Error()
+		case r.LastExit != nil:
+			return r.LastExit.String()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ""
+		}
+	}
 }
 
 // settings are the blocks with the defaults of the plugin's schemas filled in, as a host fills them in.

@@ -40,18 +40,14 @@ type Commands interface {
 	// Trap prints "ready" and a newline once it handles the signal, and waits for it; then it prints "caught" and a newline and
 	// exits with the code.
 	Trap(signal sdk.Signal, code int) Cmd
-	// Orphan prints "early" and a newline and exits, and leaves a child that holds stdout for half a minute and would then print
-	// "late" and a newline.
+	// Orphan prints "early" and a newline and exits, and leaves a child that holds stdout for an hour and would then print "late" and a
+	// newline.
 	Orphan() Cmd
 	// Sleep prints "ready" and a newline and waits for an hour, ignoring nothing.
 	Sleep() Cmd
-	// Script runs the text as sh -c does, with the arguments as $1 and so on. Only cases with [EnvLinux] use it; their scripts keep
-	// to POSIX and call what every small Linux system has: cat, dd, grep, head, id, ls, mkfifo, mv, rm, seq, setsid, sleep, stat, stty, true, yes.
-	Script(text string, args ...string) Cmd
 }
 
-// Shell makes commands of scripts for a POSIX sh found in PATH, with cat, seq and sleep; and with the programs that Script names where
-// the target is said to be Linux.
+// Shell makes commands of scripts for a POSIX sh found in PATH, with cat, seq and sleep.
 type Shell struct{}
 
 func sh(script string, args ...string) Cmd {
@@ -109,8 +105,8 @@ func (Shell) Trap(signal sdk.Signal, code int) Cmd {
 // it: dash throws away an INT that comes between making its last command's process and running the command there, and waits on.
 func (Shell) Sleep() Cmd { return sh("echo ready; exec sleep 3600") }
 
-// Script runs the text itself.
-func (Shell) Script(text string, args ...string) Cmd { return sh(text, args...) }
+// Pipe ends by SIGPIPE, or says that it is ignored.
+func (Shell) Pipe() Cmd { return sh("kill -PIPE $$; echo ignored") }
 
 // Orphan leaves a background job.
-func (Shell) Orphan() Cmd { return sh("(sleep 30; echo late) & echo early") }
+func (Shell) Orphan() Cmd { return sh("(sleep 3600; echo late) & echo early") }

@@ -9,26 +9,60 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// TestShellOnThisMachine runs the scripts with a real sh: what a runtime with real containers runs.
-func TestShellOnThisMachine(t *testing.T) {
+// onThisMachine gives both kinds of commands, and how to start one here.
+func onThisMachine(t *testing.T) map[string]Commands {
+	t.Helper()
 	if _, err := exec.LookPath("sh"); err != nil {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("CI must have a shell")
 		}
 		t.Skip("there is no sh here")
 	}
+	return map[string]Commands{"shell": Shell{}, "probe": Probe{}}
+}
+
+// program is where a command's program is on this machine.
+func program(cmd Cmd, probe string) string {
+	if cmd.Path == probeDir+"/"+probeName {
+		return probe
+	}
+	return cmd.Path
+}
+
+// probeHere builds the probe for this machine.
+func probeHere(t *testing.T) string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("the probe is for Linux and WASI")
+	}
+	file, err := BuildProbe(t.Context(), t.TempDir(), "linux/"+runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestCommandsOnThisMachine runs the commands with a real sh, and the probe: what a runtime with real containers runs.
+func TestCommandsOnThisMachine(t *testing.T) {
+	probe := probeHere(t)
+	for name, commands := range onThisMachine(t) {
+		t.Run(name, func(t *testing.T) { tryCommands(t, commands, probe) })
+	}
+}
+
+func tryCommands(t *testing.T, shell Commands, probe string) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	if err := os.WriteFile(file, []byte("in the file"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var shell Shell
 	for what, tt := range map[string]struct {
 		cmd            Cmd
 		stdin          string
@@ -51,10 +85,9 @@ func TestShellOnThisMachine(t *testing.T) {
 		"append":        {cmd: shell.Append(filepath.Join(dir, "new"), "%x\n"), stdout: "%x\n"},
 		"lines":         {cmd: shell.Lines(3), stdout: "1\n2\n3\n"},
 		"gate":          {cmd: shell.Gate("b\n", "a\n", 7), stdin: "go\n", stdout: "b\na\n", code: 7},
-		"script":        {cmd: shell.Script(`cat; echo "$1" >&2; exit 6`, "a b"), stdin: "in", stdout: "in", stderr: "a b\n", code: 6},
 		"gate at end":   {cmd: shell.Gate("b", "", 0), stdout: "b"},
 	} {
-		cmd := exec.CommandContext(t.Context(), tt.cmd.Path, tt.cmd.Args...)
+		cmd := exec.CommandContext(t.Context(), program(tt.cmd, probe), tt.cmd.Args...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "CF_SET=a $b\n", "CF_EMPTY=", "PWD="+dir)
 		cmd.Stdin = strings.NewReader(tt.stdin)
 		var stdout, stderr bytes.Buffer
@@ -72,19 +105,19 @@ func TestShellOnThisMachine(t *testing.T) {
 	}
 }
 
-func TestShellTrapAndOrphanOnThisMachine(t *testing.T) {
-	if _, err := exec.LookPath("sh"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("CI must have a shell")
-		}
-		t.Skip("there is no sh here")
+func TestTrapAndOrphanOnThisMachine(t *testing.T) {
+	probe := probeHere(t)
+	for name, commands := range onThisMachine(t) {
+		t.Run(name, func(t *testing.T) { tryTrapAndOrphan(t, commands, probe) })
 	}
-	var shell Shell
+}
+
+func tryTrapAndOrphan(t *testing.T, shell Commands, probe string) {
 	for _, tt := range []struct {
 		cmd  Cmd
 		want string
 	}{{shell.Trap(sdk.USR1, 9), "caught\n"}, {shell.Orphan(), ""}} {
-		cmd := exec.Command(tt.cmd.Path, tt.cmd.Args...)
+		cmd := exec.Command(program(tt.cmd, probe), tt.cmd.Args...)
 		inOwnGroup(cmd)
 		stdout, err := cmd.StdoutPipe()
 		if err != nil {
@@ -113,5 +146,34 @@ func TestShellTrapAndOrphanOnThisMachine(t *testing.T) {
 		if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 9 {
 			t.Errorf("it ended with %v", err)
 		}
+	}
+}
+
+// TestProbeBuilds: for WASI too, and nothing else is taken for a probe.
+func TestProbeBuilds(t *testing.T) {
+	dir := t.TempDir()
+	file, err := BuildProbe(t.Context(), dir, "wasip1/wasm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := LoadProbe(file); err != nil || !p.wasm || len(p.program) < 1<<20 {
+		t.Errorf("the probe for WASI has %d bytes and is one: %v (%v)", len(p.program), p.wasm, err)
+	}
+	if p, err := LoadProbe(probeHere(t)); err != nil || p.wasm {
+		t.Errorf("the probe for this machine is one for WASI: %v (%v)", p.wasm, err)
+	}
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := LoadProbe(script); err == nil {
+		t.Error("a script was taken for a probe")
+	}
+	if _, err := BuildProbe(t.Context(), dir, "plan9/mips"); err == nil {
+		t.Error("a probe for plan9 was built")
+	}
+	t.Setenv("PATH", dir)
+	if _, err := BuildProbe(t.Context(), dir, "linux/amd64"); err == nil || !strings.Contains(err.Error(), "install Go") {
+		t.Errorf("without a go command: %v", err)
 	}
 }

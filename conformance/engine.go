@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
@@ -15,17 +16,24 @@ import (
 
 // Execute runs the cases against a target and reports each result as it comes, never two at once; report may be nil. An error
 // means that the target could not be opened or that the options are wrong; then nothing was run. When ctx ends, what has not
-// begun is skipped, and what has is cleaned up.
+// begun is skipped, and what has is cleaned up; so it is when the run's time is up.
 func Execute(ctx context.Context, target Target, opts Options, report func(Result)) (Summary, error) {
 	s, err := openSuite(ctx, target, opts)
 	if err != nil {
 		return Summary{}, err
 	}
+	runCtx, cancel := s.budget(ctx)
+	defer cancel()
 	cases := s.opts.Cases
 	results := make([]Result, len(cases))
 	var mu sync.Mutex
 	run := func(i int) {
-		r := s.run(ctx, cases[i])
+		if s.opts.Begun != nil && s.opts.Chosen(cases[i]) {
+			mu.Lock()
+			s.opts.Begun(cases[i])
+			mu.Unlock()
+		}
+		r := s.run(runCtx, cases[i])
 		mu.Lock()
 		defer mu.Unlock()
 		results[i] = r
@@ -52,7 +60,7 @@ func Execute(ctx context.Context, target Target, opts Options, report func(Resul
 			run(i)
 		}
 	}
-	last := s.run(ctx, NothingLeft())
+	last := s.run(runCtx, NothingLeft())
 	if report != nil {
 		report(last)
 	}
@@ -60,15 +68,38 @@ func Execute(ctx context.Context, target Target, opts Options, report func(Resul
 	return sum, s.close(ctx)
 }
 
+// errBudget is why a run ends before its last case.
+var errBudget = errors.New("the run's time was up")
+
+// budget bounds a run as the user wishes.
+func (s *suite) budget(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.opts.Budget <= 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithDeadlineCause(ctx, s.started.Add(s.opts.Budget), errBudget)
+}
+
+// interrupted tells why a run has ended early.
+func interrupted(ctx context.Context) string {
+	if errors.Is(context.Cause(ctx), errBudget) {
+		return errBudget.Error()
+	}
+	return "the run was interrupted"
+}
+
+func newResult(kase Case) Result {
+	return Result{ID: kase.ID, Title: kase.Title, Profile: kase.Profile, Level: kase.Level, Rules: kase.Rules, Started: time.Now()}
+}
+
 // run gives what came of a case, all its repetitions taken together.
 func (s *suite) run(ctx context.Context, kase Case) Result {
-	r := Result{ID: kase.ID, Title: kase.Title, Profile: kase.Profile, Level: kase.Level, Rules: kase.Rules, Started: time.Now()}
+	r := newResult(kase)
 	if r.Status, r.Note = s.prejudge(ctx, kase); r.Status != "" {
 		return r
 	}
 	for r.Runs < max(1, kase.Repeat) && (r.Status == "" || r.Status == Pass) {
 		r.Runs++
-		s.attempt(ctx, kase, &r)
+		s.attempt(ctx, kase, r.Runs, &r)
 	}
 	r.Seconds = time.Since(r.Started).Seconds()
 	s.expect(&r)
@@ -83,7 +114,7 @@ func (s *suite) prejudge(ctx context.Context, kase Case) (Status, string) {
 		}
 	}
 	if ctx.Err() != nil {
-		return Skipped, "the run was interrupted"
+		return Skipped, interrupted(ctx)
 	}
 	for _, f := range kase.Needs {
 		if !s.status.Has(f) {
@@ -96,11 +127,15 @@ func (s *suite) prejudge(ctx context.Context, kase Case) (Status, string) {
 	if slices.Contains(kase.Env, EnvLocal) && !s.target.Local {
 		return EnvMissing, "the plugin does not run on this machine"
 	}
-	if slices.Contains(kase.Env, EnvBare) && !s.target.Bare {
-		return EnvMissing, "the target's commands need a root of their own"
+	probe, own := s.target.probe()
+	if slices.Contains(kase.Env, EnvProbe) && !own || slices.Contains(kase.Env, EnvProbeLinux) && !own {
+		return EnvMissing, "the suite's own program, the probe, was not given"
 	}
-	if slices.Contains(kase.Env, EnvLinux) && !s.target.Linux {
-		return EnvMissing, "the target's commands are not known to be real Linux processes"
+	if slices.Contains(kase.Env, EnvProbeLinux) && probe.wasm {
+		return EnvMissing, "the suite's probe is built for WASI, not for Linux"
+	}
+	if slices.Contains(kase.Env, EnvBare) && !s.target.Bare && !own {
+		return EnvMissing, "the target's commands need a root of their own"
 	}
 	return "", ""
 }
@@ -126,9 +161,9 @@ func (s *suite) expect(r *Result) {
 	}
 }
 
-// attempt runs a case once, cleans up behind it, and puts what came of it into r.
-func (s *suite) attempt(ctx context.Context, kase Case, r *Result) {
-	c := s.newC(kase, r.Runs)
+// attempt runs a case once, cleans up behind it, and puts what came of it into r. The number makes its ids its own.
+func (s *suite) attempt(ctx context.Context, kase Case, number int, r *Result) {
+	c := s.newC(kase, number)
 	limit := kase.Timeout
 	if limit == 0 {
 		limit = DefaultTimeout
@@ -150,7 +185,8 @@ func (s *suite) attempt(ctx context.Context, kase Case, r *Result) {
 		defer c.recover()
 		kase.Run(caseCtx, c)
 	}()
-	if !wait(caseCtx, done, s.opts.HangGrace) {
+	hung := !wait(caseCtx, done, s.opts.HangGrace)
+	if hung {
 		c.violation(2, "a context bounds the call: a host that waits longer hangs with it",
 			"a call had not returned %v after its context had ended; the case was given up", s.opts.HangGrace)
 	} else if timedOut {
@@ -161,8 +197,8 @@ func (s *suite) attempt(ctx context.Context, kase Case, r *Result) {
 	failures, log, status, note := c.close()
 	r.Failures, r.Log = failures, log
 	switch {
-	case len(failures) > 0 && ctx.Err() != nil:
-		r.Status, r.Note = Skipped, "the run was interrupted"
+	case len(failures) > 0 && ctx.Err() != nil && !hung: // a call that does not end with its context has failed in any case
+		r.Status, r.Note = Skipped, interrupted(ctx)+" while it ran: "+failures[0].What
 	case status == Error:
 		r.Status, r.Note = Error, note
 	case len(failures) > 0:
@@ -229,6 +265,10 @@ func (s *suite) newC(kase Case, attempt int) *C {
 		prefix: fmt.Sprintf("cf-%s-%s-%d", s.id, short(kase.ID), attempt),
 	}
 	c.W = guard{c: c, on: s.main}
+	if s.target.byProbe(kase) {
+		p, _ := s.target.probe()
+		c.Commands = caseProbe{p, c}
+	}
 	return c
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -59,7 +60,7 @@ func TestStatuses(t *testing.T) {
 	crash := probe("crash", func(context.Context, *C) { t.Error("run without its requirement") })
 	crash.Env = []Requirement{EnvCrash}
 	linux := probe("linux", func(context.Context, *C) { t.Error("run without its requirement") })
-	linux.Env = []Requirement{EnvLinux}
+	linux.Env = []Requirement{EnvProbeLinux}
 	sum := execute(t, f, Options{Skip: []string{"sk*"}},
 		probe("pass", func(ctx context.Context, c *C) { c.Volume(ctx) }),
 		probe("fail", func(ctx context.Context, c *C) {
@@ -90,6 +91,10 @@ func TestStatuses(t *testing.T) {
 }
 
 func TestHangingPluginEndsItsCaseOnly(t *testing.T) {
+	synctest.Test(t, testHangingPluginEndsItsCaseOnly)
+}
+
+func testHangingPluginEndsItsCaseOnly(t *testing.T) {
 	release := make(chan struct{})
 	hung := make(chan struct{}, 1)
 	f := &fake{}
@@ -111,7 +116,9 @@ func TestHangingPluginEndsItsCaseOnly(t *testing.T) {
 	<-hung
 }
 
-func TestSlowCaseFailsByItsTime(t *testing.T) {
+func TestSlowCaseFailsByItsTime(t *testing.T) { synctest.Test(t, testSlowCaseFailsByItsTime) }
+
+func testSlowCaseFailsByItsTime(t *testing.T) {
 	slow := probe("slow", func(ctx context.Context, c *C) { <-ctx.Done() })
 	slow.Timeout = 10 * time.Millisecond
 	sum := execute(t, &fake{}, Options{}, slow)
@@ -120,7 +127,9 @@ func TestSlowCaseFailsByItsTime(t *testing.T) {
 	}
 }
 
-func TestHangingCleanUp(t *testing.T) {
+func TestHangingCleanUp(t *testing.T) { synctest.Test(t, testHangingCleanUp) }
+
+func testHangingCleanUp(t *testing.T) {
 	release, left := make(chan struct{}), make(chan struct{})
 	f := &fake{}
 	f.destroy = func(context.Context, sdk.VolumeID) error {
@@ -166,7 +175,7 @@ func TestCleanUpGoesOnWhenInterrupted(t *testing.T) {
 		}),
 		probe("second", func(context.Context, *C) { t.Error("run after the interruption") }),
 	}
-	sum, err := Execute(ctx, InProcess(f, "w"), Options{Cases: cases, Parallel: 1}, nil)
+	sum, err := Execute(ctx, InProcess(f, "w"), Options{Cases: cases, Parallel: 1, HangGrace: time.Minute}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,7 +318,9 @@ func TestOpening(t *testing.T) {
 	}
 }
 
-func TestHangingOpen(t *testing.T) {
+func TestHangingOpen(t *testing.T) { synctest.Test(t, testHangingOpen) }
+
+func testHangingOpen(t *testing.T) {
 	release, left := make(chan struct{}), make(chan struct{})
 	hang := Opened("hanging", "", func(context.Context) (sdk.Runtime, func(), error) {
 		<-release

@@ -23,7 +23,7 @@ func bareMemory(t *testing.T) sdk.Runtime {
 	t.Helper()
 	rt := memory.New([]string{"mem"}, memory.Options{})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 		defer cancel()
 		if err := rt.Close(ctx); err != nil {
 			t.Error(err)
@@ -38,10 +38,13 @@ func memoryTarget(rt sdk.Runtime) Target {
 	return target
 }
 
-// Long loops look for faults of the runtime, and run on it bare; on the ways to it the short ones do.
-func bareOptions() Options { return Options{Short: testing.Short()} }
+// patience is what the times of cases are multiplied by: here they are for hangs only, and the machine may have a lot else to do.
+const patience = 5
 
-func options() Options { return Options{Short: true} }
+// Long loops look for faults of the runtime, and run on it bare; on the ways to it the short ones do.
+func bareOptions() Options { return Options{Short: testing.Short(), TimeScale: patience} }
+
+func options() Options { return Options{Short: true, TimeScale: patience} }
 
 func TestMemoryBare(t *testing.T) {
 	Run(t, memoryTarget(bareMemory(t)), bareOptions())

@@ -9,22 +9,30 @@ import (
 
 // Options are the optional settings of a run. Their zero value runs everything.
 type Options struct {
-	Profiles []Profile // empty: all
+	Profiles []Profile // empty: those of [Usual], and cases of others that Only names
 	// Only and Skip hold patterns of path.Match for IDs. Of what Only leaves out nothing is said but that it was skipped.
 	Only, Skip []string
 	Expected   []Expectation
 
 	// Short makes loops that look for rare faults ten times shorter.
 	Short bool
+	// Small makes gigabytes a twentieth of that, as Short does: enough for whatever grows with what passes through.
+	Small bool
 	// Seed repeats the random choices of an earlier run. Zero: a new one.
 	Seed uint64
 	// Parallel is how many cases [Execute] runs at once; default 8. Under [Run] go test's -parallel says that.
 	Parallel int
 
-	OpenTimeout    time.Duration // for opening the target and looking at its worker; default 1 min
-	TimeScale      float64       // multiplies the time of each case; default 1
-	HangGrace      time.Duration // how long after the end of a case's time its calls may take to return; default 5 s
-	CleanupTimeout time.Duration // for what one case left; default 30 s
+	OpenTimeout time.Duration // for opening the target and looking at its worker; default 1 min, times TimeScale if that is more than 1
+	// TimeScale multiplies the time of each case; default 1, and 10 under [Run]: a test runs beside others, on whatever machine, and its
+	// bounds are there for what hangs.
+	TimeScale      float64
+	HangGrace      time.Duration // how long after the end of a case's time its calls may take to return; default 5 s, times TimeScale if that is more than 1
+	CleanupTimeout time.Duration // for what one case left; default 30 s, times TimeScale
+	Budget         time.Duration // for the whole run, without what it takes to clean up and close; zero: as long as it takes
+
+	// Begun hears under [Execute] of each case that is about to be run, never two at once and never while a result is reported. It may be nil.
+	Begun func(Case)
 
 	Cases []Case           // instead of [Cases]; [NothingLeft] is always added
 	Now   func() time.Time // for expectations; default time.Now
@@ -37,17 +45,21 @@ func (o Options) withDefaults() Options {
 	if o.Parallel <= 0 {
 		o.Parallel = 8
 	}
-	if o.OpenTimeout <= 0 {
-		o.OpenTimeout = time.Minute
-	}
 	if o.TimeScale <= 0 {
 		o.TimeScale = 1
 	}
+	patient := func(d time.Duration) time.Duration { return time.Duration(float64(d) * max(1, o.TimeScale)) }
+	if o.OpenTimeout <= 0 {
+		o.OpenTimeout = patient(time.Minute)
+	}
 	if o.HangGrace <= 0 {
-		o.HangGrace = 5 * time.Second
+		o.HangGrace = patient(5 * time.Second)
 	}
 	if o.CleanupTimeout <= 0 {
-		o.CleanupTimeout = 30 * time.Second
+		o.CleanupTimeout = time.Duration(30 * o.TimeScale * float64(time.Second))
+	}
+	if o.Budget > 0 {
+		o.OpenTimeout = min(o.OpenTimeout, o.Budget)
 	}
 	if o.Cases == nil {
 		o.Cases = Cases()
@@ -59,9 +71,21 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// asked gives the profiles that a run has.
+func (o Options) asked() []Profile {
+	if len(o.Profiles) == 0 {
+		return Usual()
+	}
+	return o.Profiles
+}
+
+// Chosen tells whether the user wants a case.
+func (o Options) Chosen(c Case) bool { return o.deselected(c) == "" }
+
 // deselected tells why the user does not want a case; empty: it is wanted.
 func (o Options) deselected(c Case) string {
-	if len(o.Profiles) > 0 && !slices.Contains(o.Profiles, c.Profile) {
+	named := len(o.Profiles) == 0 && slices.Contains(o.Only, c.ID) // whoever names a case means it
+	if !named && !slices.Contains(o.asked(), c.Profile) {
 		return "its profile was not asked for"
 	}
 	if len(o.Only) > 0 && !matchesAny(o.Only, c.ID) {

@@ -28,6 +28,7 @@ func (c *C) Own(ctx context.Context) *Own {
 		c.Fatalf("a worker of one instance is there in the next", "instance of the case's own: no worker %q", c.suite.name)
 	}
 	c.Cleanup(o.close)
+	c.OK(c.suite.bring(ctx, o.on), "bringing the probe to an instance of the case's own")
 	return o
 }
 
@@ -45,6 +46,7 @@ func (o *Own) Crash(ctx context.Context) {
 	if !o.use(rt) {
 		o.c.Fatalf("workers come back with their plugin", "after kill -9 there is no worker %q", o.c.suite.name)
 	}
+	o.c.OK(o.c.suite.bring(ctx, o.on), "bringing the probe after kill -9, where it is gone")
 }
 
 func (o *Own) use(rt sdk.Runtime) bool {
@@ -57,6 +59,11 @@ func (o *Own) use(rt sdk.Runtime) bool {
 }
 
 func (o *Own) close() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.c.ctx), o.c.suite.opts.CleanupTimeout)
+	defer cancel()
+	if err := o.c.suite.takeAway(ctx, o.on); err != nil {
+		o.c.violation(1, "destroying must succeed, whatever state the thing is in: nothing else frees the worker", "cleaning up: %v", err)
+	}
 	o.on.get().Close()
 	o.inst.Close()
 }

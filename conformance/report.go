@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 )
@@ -12,6 +13,8 @@ import (
 // TextOptions are the optional settings of [WriteText].
 type TextOptions struct {
 	Brief bool // only the table of profiles
+	// Again gives the command that runs a case again, for those that failed. Nil: none is told.
+	Again func(id string) string
 }
 
 // WriteText writes a report for people: what did not pass and why, then a table of profiles.
@@ -19,8 +22,11 @@ func WriteText(w io.Writer, s Summary, opts TextOptions) error {
 	var b strings.Builder
 	if !opts.Brief {
 		for _, r := range s.Results {
-			writeResult(&b, r)
+			writeResult(&b, r, opts.Again)
 		}
+	}
+	if !opts.Brief {
+		writeSlowest(&b, s)
 	}
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprint(tw, "profile\tverdict")
@@ -29,6 +35,9 @@ func WriteText(w io.Writer, s Summary, opts TextOptions) error {
 	}
 	fmt.Fprint(tw, "\twarnings\n")
 	for _, p := range s.Profiles {
+		if !slices.Contains(s.Asked, p.Profile) && p.Counts[Fail]+p.Counts[Error] == 0 {
+			continue
+		}
 		fmt.Fprintf(tw, "%s\t%s", p.Profile, p.Verdict)
 		for _, st := range Statuses() {
 			fmt.Fprintf(tw, "\t%d", p.Counts[st])
@@ -41,7 +50,7 @@ func WriteText(w io.Writer, s Summary, opts TextOptions) error {
 	return err
 }
 
-func writeResult(b *strings.Builder, r Result) {
+func writeResult(b *strings.Builder, r Result, again func(string) string) {
 	switch r.Status {
 	case Pass, Skipped:
 		return
@@ -56,6 +65,24 @@ func writeResult(b *strings.Builder, r Result) {
 	for _, f := range r.Failures {
 		fmt.Fprintf(b, "    %s\n      %s%s\n", indent(f.What), f.rule(), indent(f.Why))
 	}
+	if again != nil && (r.Status == Fail || r.Status == Error) {
+		fmt.Fprintf(b, "    again: %s\n", again(r.ID))
+	}
+}
+
+// slowest is how many cases a report names for the time they took.
+const slowest = 10
+
+func writeSlowest(b *strings.Builder, s Summary) {
+	results := s.Slowest(slowest)
+	if len(results) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "slowest of %d:\n", len(s.Results))
+	for _, r := range results {
+		fmt.Fprintf(b, "%8.2f s  %s\n", r.Seconds, r.Name())
+	}
+	b.WriteByte('\n')
 }
 
 func indent(s string) string { return strings.ReplaceAll(s, "\n", "\n      ") }

@@ -1,14 +1,21 @@
 package conformance
 
 import (
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 )
 
+// testTimeScale is what Options.TimeScale is under go test where nothing is said.
+const testTimeScale = 10
+
 // Run makes a subtest of each case, named such as "core/P01-run-true", in parallel where the case allows it.
 func Run(t *testing.T, target Target, opts Options) {
 	t.Helper()
+	if opts.TimeScale <= 0 {
+		opts.TimeScale = testTimeScale
+	}
 	s, err := openSuite(t.Context(), target, opts)
 	if err != nil {
 		t.Fatal(err)
@@ -49,6 +56,20 @@ func Run(t *testing.T, target Target, opts Options) {
 		t.Error(err)
 	}
 	t.Logf("\n%s", b.String())
+}
+
+// LinuxProbe builds the suite's own program for containers of this machine's kind.
+func LinuxProbe(t testing.TB) Probe {
+	t.Helper()
+	file, err := BuildProbe(t.Context(), t.TempDir(), "linux/"+runtime.GOARCH)
+	if err != nil {
+		t.Fatal(err)
+	}
+	probe, err := LoadProbe(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return probe
 }
 
 // conclude turns a result into that of a test.

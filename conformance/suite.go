@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -23,6 +25,7 @@ type suite struct {
 	status  sdk.Status
 	before  inventory
 	started time.Time
+	probes  atomic.Int64 // volumes made for the probe
 }
 
 // inventory is what a worker's lists hold.
@@ -45,22 +48,57 @@ func openSuite(ctx context.Context, target Target, opts Options) (*suite, error)
 	s := &suite{target: target, opts: opts, id: strings.ToLower(rand.Text()[:10]), started: time.Now()}
 	ctx, cancel := context.WithTimeout(ctx, opts.OpenTimeout)
 	defer cancel()
-	if err := s.within(ctx, func() error { return s.open(ctx) }); err != nil {
-		return nil, fmt.Errorf("conformance: %s: %w", target.Name, err)
+	late := &opening{}
+	err := s.within(ctx, func() error {
+		err := s.open(ctx)
+		if late.done() {
+			s.giveUp(ctx) // nobody waits for it any more
+		}
+		return err
+	})
+	if err == nil {
+		return s, nil
 	}
-	return s, nil
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("it does not answer in time; look into its log for what it waits for: %w", err)
+	}
+	err = fmt.Errorf("conformance: %s: %w", target.Name, err)
+	if late.abandon() {
+		return nil, err
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), opts.CleanupTimeout)
+	defer cancel()
+	return nil, errors.Join(err, s.within(closing, func() error { s.giveUp(closing); return nil }))
 }
 
-func (s *suite) open(ctx context.Context) (err error) {
+// opening is a target that is being opened, by a call that may never return.
+type opening struct {
+	mu               sync.Mutex
+	ended, abandoned bool
+}
+
+// done notes that the call has returned, and tells whether it was given up before.
+func (o *opening) done() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	return o.abandoned
+}
+
+// abandon gives the call up, and tells whether it still goes on.
+func (o *opening) abandon() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.abandoned = true
+	return !o.ended
+}
+
+func (s *suite) open(ctx context.Context) error {
 	inst, err := s.target.Open(ctx)
 	if err != nil {
 		return fmt.Errorf("opening it: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			inst.Close()
-		}
-	}()
+	s.inst = inst
 	name, err := workerName(ctx, inst.Runtime, s.target.Worker)
 	if err != nil {
 		return err
@@ -69,16 +107,39 @@ func (s *suite) open(ctx context.Context) (err error) {
 	if err != nil {
 		return fmt.Errorf("worker %q: %w", name, err)
 	}
-	before, err := take(ctx, w)
-	if err == nil && before.status.Health == sdk.Away {
-		err = fmt.Errorf("it is away: %s", before.status.Reason)
-	}
-	if err != nil {
-		w.Close()
+	s.name, s.main = name, &slot{w: w}
+	if err := s.prepare(ctx, w); err != nil {
 		return fmt.Errorf("worker %q: %w", name, err)
 	}
-	s.inst, s.name, s.main, s.before, s.status = inst, name, &slot{w: w}, before, before.status
 	return nil
+}
+
+// giveUp frees what was opened of a target that cannot be used. What goes wrong there says nothing new.
+func (s *suite) giveUp(ctx context.Context) {
+	if s.main != nil {
+		s.takeAway(ctx, s.main)
+		s.main.get().Close()
+	}
+	if s.inst != nil {
+		s.inst.Close()
+	}
+}
+
+// prepare brings what cases run to the worker, and looks at what is there.
+func (s *suite) prepare(ctx context.Context, w sdk.Worker) error {
+	status, err := w.Status(ctx)
+	if err != nil {
+		return fmt.Errorf("asking for its status: %w", err)
+	}
+	if status.Health == sdk.Away {
+		return fmt.Errorf("it is away: %s", status.Reason)
+	}
+	if err := s.bring(ctx, s.main); err != nil {
+		return err
+	}
+	s.before, err = take(ctx, w)
+	s.status = s.before.status
+	return err
 }
 
 // close frees the target, also when the run was interrupted.
@@ -86,7 +147,7 @@ func (s *suite) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.opts.CleanupTimeout)
 	defer cancel()
 	err := s.within(ctx, func() error {
-		err := s.main.get().Close()
+		err := errors.Join(s.takeAway(ctx, s.main), s.main.get().Close())
 		s.inst.Close()
 		return err
 	})
@@ -114,7 +175,7 @@ func (s *suite) installation() string { return "conformance-" + s.id }
 
 func (s *suite) summary(results []Result) Summary {
 	return summarize(Summary{
-		Target: s.target.Name, Worker: s.name, SDK: sdk.Version, Features: s.status.Features, Seed: s.opts.Seed,
+		Asked: s.opts.asked(), Target: s.target.Name, Worker: s.name, SDK: sdk.Version, Features: s.status.Features, Seed: s.opts.Seed,
 		Started: s.started, Seconds: time.Since(s.started).Seconds(),
 	}, results)
 }
@@ -123,8 +184,22 @@ var errEnough = errors.New("the snapshot is all that is needed")
 
 // workerName checks the wanted name against the first snapshot, or takes the first one.
 func workerName(ctx context.Context, rt sdk.Runtime, want string) (string, error) {
-	var names []string
-	err := rt.Workers(ctx, func(e sdk.WorkerEvent) error {
+	names, err := workerNames(ctx, rt)
+	if err != nil {
+		return "", err
+	}
+	if want == "" && len(names) > 0 {
+		return names[0], nil
+	}
+	if !slices.Contains(names, want) {
+		return "", fmt.Errorf("no worker %q; it reports %q", want, names)
+	}
+	return want, nil
+}
+
+// workerNames gives the names of the first snapshot, in order.
+func workerNames(ctx context.Context, rt sdk.Runtime) (names []string, err error) {
+	err = rt.Workers(ctx, func(e sdk.WorkerEvent) error {
 		if e.Kind != sdk.WorkerSnapshot {
 			return fmt.Errorf("the first event is of kind %d, want a snapshot", e.Kind)
 		}
@@ -134,16 +209,10 @@ func workerName(ctx context.Context, rt sdk.Runtime, want string) (string, error
 		return errEnough
 	})
 	if !errors.Is(err, errEnough) {
-		return "", fmt.Errorf("asking for its workers: %w", err)
+		return nil, fmt.Errorf("asking for its workers: %w", err)
 	}
 	slices.Sort(names)
-	if want == "" && len(names) > 0 {
-		return names[0], nil
-	}
-	if !slices.Contains(names, want) {
-		return "", fmt.Errorf("no worker %q; it reports %q", want, names)
-	}
-	return want, nil
+	return names, nil
 }
 
 // take lists everything on a worker.
@@ -181,11 +250,27 @@ func NothingLeft() Case {
 			"Things that only seem destroyed fill a worker until somebody looks.",
 		Run: func(ctx context.Context, c *C) {
 			after, err := take(ctx, c.W)
+			if errors.Is(err, sdk.ReasonPluginGone) {
+				c.tellEnd(ctx)
+			}
 			c.OK(err, "looking at the worker")
 			before := c.suite.before
 			c.compareLists("volumes", before.volumes, after.volumes, before.status.VolumeIncarnation, after.status.VolumeIncarnation)
 			c.compareLists("containers", before.containers, after.containers, before.status.ContainerIncarnation, after.status.ContainerIncarnation)
 		},
+	}
+}
+
+// tellEnd says how the plugin's process ended, which has gone away.
+func (c *C) tellEnd(ctx context.Context) {
+	of := c.suite.inst.Ended
+	if of == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Patience(DefaultTimeout/3))
+	defer cancel()
+	if how := of(ctx); how != "" {
+		c.Errorf("a plugin lives until it is told to end; of the cases that failed look at the first", "it did not live to the end of the run: %s", how)
 	}
 }
 

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -16,7 +17,9 @@ type Summary struct {
 	Seed     uint64           `json:"seed"`     // repeats the run's random choices
 	Started  time.Time        `json:"started"`
 	Seconds  float64          `json:"seconds"`
-	Profiles []ProfileSummary `json:"profiles"` // in the order of Profiles; those without cases are left out
+	Asked    []Profile        `json:"asked"`             // the profiles that were to be run
+	Command  []string         `json:"command,omitempty"` // arguments of "slipway conformance run" that do it again, without the values of variables
+	Profiles []ProfileSummary `json:"profiles"`          // in the order of Profiles; those without cases are left out
 	Counts   map[Status]int   `json:"counts"`
 	Results  []Result         `json:"results"` // in the order of the cases
 }
@@ -32,6 +35,40 @@ type ProfileSummary struct {
 // OK tells whether no profile failed and the suite itself had no error. What was not run does not make it false: look at the verdicts.
 func (s Summary) OK() bool {
 	return s.Counts[Error] == 0 && !slices.ContainsFunc(s.Profiles, func(p ProfileSummary) bool { return p.Verdict == Not })
+}
+
+// Verdict is the answer for the profiles that were asked for, taken together. It says nothing of errors of the suite itself. A profile whose
+// cases are all unsupported takes nothing from the others: whoever cannot stream from worker to worker may be conformant in all the rest.
+func (s Summary) Verdict() Verdict {
+	v, shown := Conformant, false
+	for _, p := range s.Profiles {
+		if p.Verdict == Not {
+			return Not // also of what belongs to no profile that was asked for: what the run left behind
+		}
+		if !slices.Contains(s.Asked, p.Profile) || p.unsupported() {
+			continue
+		}
+		shown = true
+		if p.Verdict == Partial {
+			v = Partial
+		}
+	}
+	if !shown {
+		return Partial
+	}
+	return v
+}
+
+// unsupported tells whether the worker names a feature of none of the cases.
+func (p ProfileSummary) unsupported() bool {
+	return len(p.Counts) == 1 && p.Counts[Unsupported] > 0
+}
+
+// Slowest gives the n results that took longest, the longest first.
+func (s Summary) Slowest(n int) []Result {
+	all := slices.DeleteFunc(slices.Clone(s.Results), func(r Result) bool { return r.Runs == 0 })
+	slices.SortStableFunc(all, func(a, b Result) int { return cmp.Compare(b.Seconds, a.Seconds) })
+	return all[:min(n, len(all))]
 }
 
 func summarize(s Summary, results []Result) Summary {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"slices"
 
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -10,20 +11,37 @@ import (
 type Target struct {
 	Name   string // for reports
 	Worker string // empty: the first one that the runtime reports
+	Peer   string // the one that streams from worker to worker go to; empty: the first other one that can, in the same zone
 
 	// Open makes the runtime usable; ctx bounds that alone. It is called once for the run, and again by each case that wants an instance of its own,
 	// which must then see the same volumes and containers if they are kept anywhere outside of the plugin.
 	Open func(ctx context.Context) (*Instance, error)
 
-	Commands Commands  // what containers run; nil: Shell
+	Commands Commands // what containers run: Shell, which is the default, or a Probe
+	// Probe is for the cases that need the suite's own program where Commands is another. Its zero value is none.
+	Probe    Probe
 	Image    sdk.Image // of every container
 	Local    bool      // the plugin runs on this machine ([EnvLocal])
 	Bare     bool      // Commands need nothing in a container's root ([EnvBare])
 	CanCrash bool      // instances have Crash ([EnvCrash])
 
-	// Linux says that Commands.Script works: containers run real Linux processes, as root unless a user is asked for, that see each other in /proc
-	// and no other container's, and have the programs of a small system, such as busybox's ([EnvLinux]). Root may write to /etc.
-	Linux bool
+}
+
+// probe gives the suite's own program, where there is one.
+func (t Target) probe() (p Probe, ok bool) {
+	if p, ok = t.Commands.(Probe); ok {
+		return p, true
+	}
+	return t.Probe, len(t.Probe.program) > 0
+}
+
+// byProbe tells whether a case runs the suite's own program.
+func (t Target) byProbe(kase Case) bool {
+	if _, always := t.Commands.(Probe); always {
+		return true
+	}
+	_, there := t.probe()
+	return there && (slices.Contains(kase.Env, EnvProbe) || slices.Contains(kase.Env, EnvProbeLinux) || slices.Contains(kase.Env, EnvBare) && !t.Bare)
 }
 
 // Instance is an opened target.
@@ -31,6 +49,10 @@ type Instance struct {
 	Runtime sdk.Runtime
 	// Close frees it. What was made on its workers stays.
 	Close func()
+	// PID is the number of the plugin's process on this machine; nil: there is none, or none that is known.
+	PID func() int
+	// Ended waits for the end of the plugin's process, or that of ctx, and tells in words how it ended; empty: it still runs. Nil: nobody knows.
+	Ended func(ctx context.Context) string
 	// Crash ends the plugin as SIGKILL does and gives the runtime of its next start. Nil: it cannot be done.
 	Crash func(ctx context.Context) (sdk.Runtime, error)
 }

@@ -6,9 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/slipway-run/slipway/sdk"
 )
+
+// Patience gives a time as the user's Options.TimeScale makes it: for what happens soon, unless never.
+func (c *C) Patience(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * c.suite.opts.TimeScale)
+}
 
 // Volume makes an empty open volume.
 func (c *C) Volume(ctx context.Context) sdk.VolumeID {
@@ -79,6 +85,7 @@ func (c *C) ContainerSpec(with ...func(*sdk.ContainerSpec)) sdk.ContainerSpec {
 	for _, f := range with {
 		f(&spec)
 	}
+	c.withProbe(&spec)
 	return spec
 }
 

@@ -12,8 +12,9 @@ import (
 
 // slot holds the worker that stands for a name now: after a crash it is another one.
 type slot struct {
-	mu sync.Mutex
-	w  sdk.Worker
+	mu    sync.Mutex
+	w     sdk.Worker
+	tools sdk.VolumeID // the probe's volume on it; empty: there is none
 }
 
 func (s *slot) get() sdk.Worker {
@@ -26,6 +27,18 @@ func (s *slot) set(w sdk.Worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.w = w
+}
+
+func (s *slot) probe() sdk.VolumeID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tools
+}
+
+func (s *slot) setProbe(id sdk.VolumeID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tools = id
 }
 
 // creation is something that a case asked for, whether it came to be or not.

@@ -1,176 +1,75 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
-	"slices"
-	"strings"
+	"io"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-run/slipway/conformance"
-	"github.com/slipway-run/slipway/host/launch"
 	"github.com/slipway-run/slipway/sdk"
 )
 
-const formatJUnit = "junit"
+// The exit codes of the conformance commands, which say something of a plugin and nothing of a run.
+const (
+	codeNotConformant = 1
+	codePartial       = 2
+	codeSuiteUsage    = 3
+	codeHarness       = 4
+)
 
 func (a *app) conformanceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "conformance",
 		Short: "Say whether a plugin keeps the contract, in any language",
-		Args:  cobra.NoArgs,
-		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
-	c.AddCommand(a.conformanceRunCommand(), a.conformanceListCommand(), a.conformanceExplainCommand())
-	return c
-}
+		Long: `Says whether a plugin keeps the contract, in any language.
 
-// suiteFlags say what to run on what.
-type suiteFlags struct {
-	profiles       []string
-	only, skip     []string
-	short          bool
-	bare, linux    bool
-	seed           uint64
-	pluginSettings string
-	workerSettings string
-	worker         string
-	env            []string
-}
-
-func (a *app) conformanceRunCommand() *cobra.Command {
-	var flags suiteFlags
-	var format string
-	c := &cobra.Command{
-		Use:   "run PLUGIN [-- ARG...]",
-		Short: "Run the suite against a plugin's program",
-		Long: `Starts the plugin with one worker and runs the cases against it, as a host would use it.
-Exit codes: 0 no profile failed; 1 one did; 2 a flag or a file is wrong; 4 the suite itself failed.`,
-		Example: `  slipway conformance run ./my-plugin --worker-settings worker.json
-  slipway conformance run ./my-plugin --only 'P*' -o junit > report.xml`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			log, err := a.logger()
-			if err != nil {
-				return err
-			}
-			target, opts, err := flags.suite(args, log)
-			if err != nil {
-				return err
-			}
-			if !slices.Contains([]string{formatText, formatJSON, formatJUnit}, format) {
-				return usageError{fmt.Errorf("-o %s: the formats are text, json and junit", format)}
-			}
-			return a.conform(c, target, opts, format)
-		},
+Exit codes of these commands:
+  0  conformant: every required case passed, or needs a feature that the plugin does not name
+  1  not conformant: at least one required case failed
+  2  partial: nothing failed, but not everything was shown, for cases were left out or could not be run
+  3  a flag or a file is wrong
+  4  the plugin could not be started, or the suite itself failed`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	f := c.Flags()
-	f.StringSliceVar(&flags.profiles, "profile", nil, "`profiles` to run: "+strings.Join(profileNames(), ", ")+"; default all")
-	f.StringSliceVar(&flags.only, "only", nil, "`patterns` of case ids to run, such as 'P*'")
-	f.StringSliceVar(&flags.skip, "skip", nil, "`patterns` of case ids to leave out")
-	f.BoolVar(&flags.short, "short", false, "make the loops that look for rare faults ten times shorter")
-	f.BoolVar(&flags.bare, "bare", false, "the plugin's containers without an image hold nothing but the programs that the cases run")
-	f.BoolVar(&flags.linux, "linux", false, "the plugin's containers without an image are small Linux systems, run by root, with /proc and what busybox has")
-	f.Uint64Var(&flags.seed, "seed", 0, "`number` that repeats an earlier run's random choices")
-	f.StringVar(&flags.pluginSettings, "plugin-settings", "", "JSON `file` with the settings of the plugin's block")
-	f.StringVar(&flags.workerSettings, "worker-settings", "", "JSON `file` with the settings of the worker's block")
-	f.StringVar(&flags.worker, "worker", "suite", "`name` of the worker's block")
-	f.StringArrayVarP(&flags.env, "env", "e", nil, "`NAME=VALUE` for the plugin, which gets nothing else; may be repeated")
-	f.StringVarP(&format, "output", "o", formatText, "`format`: text, json or junit")
-	return c
-}
-
-func (s *suiteFlags) suite(args []string, log *slog.Logger) (conformance.Target, conformance.Options, error) {
-	var none conformance.Target
-	opts := conformance.Options{Only: s.only, Skip: s.skip, Short: s.short, Seed: s.seed}
-	for _, p := range s.profiles {
-		if !slices.Contains(profileNames(), p) {
-			return none, opts, usageError{fmt.Errorf("--profile %s: the profiles are %s", p, strings.Join(profileNames(), ", "))}
-		}
-		opts.Profiles = append(opts.Profiles, conformance.Profile(p))
-	}
-	env, err := environment(s.env)
-	if err != nil {
-		return none, opts, err
-	}
-	plugin, err := settings(s.pluginSettings)
-	if err != nil {
-		return none, opts, err
-	}
-	worker, err := settings(s.workerSettings)
-	if err != nil {
-		return none, opts, err
-	}
-	target := conformance.Command(conformance.Program{
-		Path: args[0], Args: args[1:], Env: env, Plugin: sdk.Block{Name: "suite", Values: plugin},
-		Workers: []sdk.Block{{Name: s.worker, Values: worker}}, Launch: launch.Options{Logger: log},
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return codeError{usageError{fmt.Errorf("%w: see %q", err, c.CommandPath()+" --help")}, codeSuiteUsage}
 	})
-	target.Bare, target.Linux = s.bare, s.linux
-	return target, opts, nil
+	c.PersistentPreRunE = func(c *cobra.Command, _ []string) error { return suiteError(nothingEmpty(c)) }
+	c.AddCommand(a.conformanceRunCommand(), a.conformanceRerunCommand(), a.conformanceRepeatCommand(),
+		a.conformanceListCommand(), a.conformanceExplainCommand(), a.conformanceSchemaCommand(),
+		a.conformanceSelftestCommand(), a.conformanceMutantCommand())
+	ownCodes(c)
+	return c
 }
 
-// settings reads a block's settings.
-func settings(file string) (json.RawMessage, error) {
-	if file == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, usageError{err}
-	}
-	var object map[string]json.RawMessage
-	if err := json.Unmarshal(text, &object); err != nil {
-		return nil, usageError{fmt.Errorf("%s: want a JSON object: %w", file, err)}
-	}
-	return text, nil
-}
-
-func (a *app) conform(c *cobra.Command, target conformance.Target, opts conformance.Options, format string) error {
-	progress := func(r conformance.Result) {
-		if format == formatText && r.Status != conformance.Skipped {
-			fmt.Fprintf(a.out, "%-18s %s\n", r.Status, r.Name())
+// ownCodes gives the errors of c and of all commands below it the exit codes of the suite.
+func ownCodes(c *cobra.Command) {
+	args, run := c.Args, c.RunE
+	c.Args = func(c *cobra.Command, given []string) error {
+		if err := args(c, given); err != nil {
+			return codeError{err, codeSuiteUsage}
 		}
+		return nil
 	}
-	sum, err := conformance.Execute(c.Context(), target, opts, progress)
-	if err != nil && len(sum.Results) == 0 {
-		return err
+	c.RunE = func(c *cobra.Command, given []string) error { return suiteError(run(c, given)) }
+	for _, c := range c.Commands() {
+		ownCodes(c)
 	}
-	end := conformance.NothingLeft().ID // it is always run
-	if len(opts.Only) > 0 && !slices.ContainsFunc(sum.Results, func(r conformance.Result) bool {
-		return r.ID != end && r.Status != conformance.Skipped
-	}) {
-		return usageError{fmt.Errorf("--only %s: no case has such an id: see \"slipway conformance list\"", strings.Join(opts.Only, ","))}
-	}
-	switch format {
-	case formatJSON:
-		err = errors.Join(err, conformance.WriteJSON(a.out, sum))
-	case formatJUnit:
-		err = errors.Join(err, conformance.WriteJUnit(a.out, sum))
-	default:
-		err = errors.Join(err, conformance.WriteText(a.out, sum, conformance.TextOptions{}))
-	}
-	switch {
-	case err != nil:
-		return err
-	case sum.Counts[conformance.Error] > 0:
-		return codeError{errPrinted, codeInternal}
-	case !sum.OK():
-		return codeError{errPrinted, codeStepFailed}
-	}
-	return nil
 }
 
-func profileNames() []string {
-	var names []string
-	for _, p := range conformance.Profiles() {
-		names = append(names, string(p))
+// suiteError gives an error the suite's exit code.
+func suiteError(err error) error {
+	switch {
+	case err == nil || isType[codeError](err):
+		return err
+	case isType[usageError](err) || errors.Is(err, sdk.Invalid): // the plugin refuses its settings
+		return codeError{err, codeSuiteUsage}
 	}
-	return names
+	return codeError{err, codeHarness}
 }
 
 func (a *app) conformanceListCommand() *cobra.Command {
@@ -195,11 +94,31 @@ func (a *app) conformanceExplainCommand() *cobra.Command {
 		Short: "Say what a case checks, by which rule, and why it matters",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			c, ok := conformance.Find(args[0])
-			if !ok {
-				return usageError{fmt.Errorf("there is no case %q: see \"slipway conformance list\"", args[0])}
+			c, err := findCase(args[0])
+			if err != nil {
+				return err
 			}
 			return conformance.WriteExplanation(a.out, c)
+		},
+	}
+}
+
+func findCase(id string) (conformance.Case, error) {
+	c, ok := conformance.Find(id)
+	if !ok {
+		return c, usageError{fmt.Errorf("there is no case %q: see \"slipway conformance list\"", id)}
+	}
+	return c, nil
+}
+
+func (a *app) conformanceSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the JSON Schema of reports",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := io.WriteString(a.out, conformance.ReportSchema())
+			return err
 		},
 	}
 }

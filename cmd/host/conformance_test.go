@@ -3,48 +3,308 @@ package main
 import (
 	"encoding/json"
 	"encoding/xml"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/slipway-run/slipway/conformance"
 )
+
+// suitePlace is a place with two plugins: the good one, and one that is bad in a way that its argument says.
+func suitePlace(t *testing.T) (p *place, good, bad string) {
+	t.Helper()
+	p = newPlace(t)
+	return p, filepath.Join(p.bin, "slipway-memory"), filepath.Join(p.bin, "bad")
+}
+
+func (p *place) buildBad() {
+	p.t.Helper()
+	args := []string{"build", "-o", filepath.Join(p.bin, "bad")}
+	if out, err := exec.CommandContext(p.t.Context(), "go", append(args, "../../conformance/testdata/bad")...).CombinedOutput(); err != nil {
+		p.t.Fatalf("go build: %v\n%s", err, out)
+	}
+}
+
+// report reads a report of the place.
+func (p *place) report(name string) (sum struct {
+	Seed    uint64
+	Command []string
+	Results []struct{ ID, Status, Note string }
+}) {
+	p.t.Helper()
+	p.must(json.Unmarshal([]byte(p.read(name)), &sum))
+	return sum
+}
 
 // TestConformance: the suite runs on the real plugin from the command line, and its reports are what they claim to be.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t)
-	few := []string{"conformance", "run", filepath.Join(p.bin, "slipway-memory"), "--only", "P01-*,P02-*"}
-	text := p.run(few...).wants(0).out
-	for _, want := range []string{"core/P01-run-true", "partial"} {
+	p, good, _ := suitePlace(t)
+	few := []string{"conformance", "run", good, "--only", "P01-*,P02-*", "--time-scale", unhurried}
+	text := p.run(append(few, "--report", "r.json", "--junit", "r.xml")...).wants(codePartial).out
+	for _, want := range []string{"core/P01-run-true", "partial", "slowest of", " s  core/P0"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	var sum struct {
-		Results []struct{ ID, Status string }
+	if sum := p.report("r.json"); len(sum.Results) < 100 || sum.Seed == 0 || !slices.Equal(sum.Command, []string{good, "--time-scale=" + unhurried}) {
+		t.Errorf("the report has %d results, seed %d and command %q", len(sum.Results), sum.Seed, sum.Command)
 	}
-	if err := json.Unmarshal([]byte(p.run(append(few, "-o", "json")...).wants(0).out), &sum); err != nil || len(sum.Results) == 0 {
-		t.Errorf("JSON: %d results, %v", len(sum.Results), err)
+	for what, out := range map[string]string{"the file": p.read("r.xml"), "-o junit": p.run(append(few, "-o", "junit")...).wants(codePartial).out} {
+		if tests, bad, skipped := countJUnit(t, out); tests != len(conformance.Cases()) || bad != 0 || skipped != tests-3 { // Q03 always runs
+			t.Errorf("JUnit, %s: %d tests, %d failed, %d skipped; want %d, 0, and all but 3", what, tests, bad, skipped, len(conformance.Cases()))
+		}
 	}
-	var junit struct{ XMLName xml.Name }
-	report := p.run(append(few, "-o", "junit")...).wants(0).out
-	if err := xml.Unmarshal([]byte(report), &junit); err != nil || junit.XMLName.Local != "testsuites" {
-		t.Errorf("JUnit: %v, %v", junit, err)
+	if sum := (conformance.Summary{}); !sameReport(t, p.read("r.json"), &sum) || sum.Counts[conformance.Pass] != 3 {
+		t.Errorf("the report has counts %v, or more than a report has", sum.Counts)
 	}
+	var sum struct{ Results []any }
+	if err := json.Unmarshal([]byte(p.run(append(few, "-o", "json")...).wants(codePartial).out), &sum); err != nil || len(sum.Results) < 100 {
+		t.Errorf("-o json: %d results, %v", len(sum.Results), err)
+	}
+	var schema struct{ Title string }
+	if err := json.Unmarshal([]byte(p.run("conformance", "schema").wants(0).out), &schema); err != nil || schema.Title == "" {
+		t.Errorf("the schema's title is %q, %v", schema.Title, err)
+	}
+}
+
+// countJUnit counts the cases as those do who believe in elements, and holds the numbers of each element against that.
+func countJUnit(t *testing.T, text string) (tests, bad, skipped int) {
+	t.Helper()
+	type counts struct {
+		Tests    int `xml:"tests,attr"`
+		Failures int `xml:"failures,attr"`
+		Errors   int `xml:"errors,attr"`
+		Skipped  int `xml:"skipped,attr"`
+	}
+	var doc struct {
+		XMLName xml.Name `xml:"testsuites"`
+		counts
+		Suites []struct {
+			counts
+			Cases []struct {
+				Name    string    `xml:"name,attr"`
+				Failure *struct{} `xml:"failure"`
+				Error   *struct{} `xml:"error"`
+				Skipped *struct{} `xml:"skipped"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	if err := xml.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatalf("JUnit: %v", err)
+	}
+	var all counts
+	for _, s := range doc.Suites {
+		seen := counts{Tests: len(s.Cases)}
+		for _, c := range s.Cases {
+			seen.Failures += one(c.Failure)
+			seen.Errors += one(c.Error)
+			seen.Skipped += one(c.Skipped)
+		}
+		if seen != s.counts {
+			t.Errorf("JUnit: a suite says %+v and has %+v", s.counts, seen)
+		}
+		all = counts{all.Tests + seen.Tests, all.Failures + seen.Failures, all.Errors + seen.Errors, all.Skipped + seen.Skipped}
+	}
+	if all != doc.counts {
+		t.Errorf("JUnit: the whole says %+v and has %+v", doc.counts, all)
+	}
+	return all.Tests, all.Failures + all.Errors, all.Skipped
+}
+
+func one(element *struct{}) int {
+	if element == nil {
+		return 0
+	}
+	return 1
+}
+
+// sameReport tells whether a text is a report as the library writes it, which its own tests hold to the schema: nothing more, nothing less.
+func sameReport(t *testing.T, text string, sum *conformance.Summary) bool {
+	t.Helper()
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(sum); err != nil {
+		t.Errorf("the report: %v", err)
+		return false
+	}
+	var again strings.Builder
+	if err := conformance.WriteJSON(&again, *sum); err != nil {
+		t.Error(err)
+	}
+	return again.String() == text
+}
+
+// unhurried gives cases that should pass far more time than they have from the command line: their bounds are for what hangs.
+const unhurried = "10"
+
+// TestConformant: a whole profile that holds is exit code 0.
+func TestConformant(t *testing.T) {
+	t.Parallel()
+	p, good, _ := suitePlace(t)
+	p.run("conformance", "run", good, "--profile", "streaming", "--short", "--time-scale", unhurried).wants(0)
 }
 
 // TestConformanceFails: a plugin that breaks the contract, or cannot run, is no success.
 func TestConformanceFails(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t).write(map[string]string{"plugin.json": `{"shell": false}`, "bad.json": `{"shel": false}`})
-	plugin := filepath.Join(p.bin, "slipway-memory")
-	res := p.run("conformance", "run", plugin, "--only", "P01-*", "--plugin-settings", "plugin.json").wants(1)
-	if !strings.Contains(res.out, "P01-run-true") || !strings.Contains(res.out, "not") {
-		t.Errorf("a plugin that runs nothing:\n%s", res.out)
+	p, good, _ := suitePlace(t)
+	p.write(map[string]string{
+		"plugin.json": `{"shell": false}`, "bad.json": `{"shel": false}`, "list.json": `[]`,
+		"known.json": `[{"case":"P01-run-true","reason":"it runs nothing","until":"2999-12-31"}]`, "gone.json": `[{"case":"P99-x","reason":"r","until":"2999-12-31"}]`,
+	})
+	res := p.run("conformance", "run", good, "--only", "P01-*", "--plugin-settings", "plugin.json", "--seed", "7", "--junit", "r.xml").wants(codeNotConformant)
+	if tests, bad, skipped := countJUnit(t, p.read("r.xml")); bad != 1 || skipped != tests-2 {
+		t.Errorf("JUnit: of %d tests %d failed and %d were skipped; want 1, and all but 2", tests, bad, skipped)
 	}
-	p.run("conformance", "run", plugin, "--only", "P01-*", "--plugin-settings", "bad.json").wants(2).says("shel")
-	p.run("conformance", "run", "./no-such-plugin", "--only", "P01-*").wants(4).says("no-such-plugin")
-	p.run("conformance", "run", plugin, "--profile", "corn").wants(2).says("core, streaming")
-	p.run("conformance", "run", plugin, "--only", "Q99-*").wants(2).says("no case has such an id")
-	p.run("conformance", "run").wants(2)
-	p.run("conformance", "explain", "P99-nothing").wants(2).says("slipway conformance list")
+	want := "again: slipway conformance run --only=P01-run-true --seed=7 " + good + " --plugin-settings=plugin.json\n"
+	if !strings.Contains(res.out, "FAIL core/P01-run-true") || !strings.Contains(res.out, want) {
+		t.Errorf("a plugin that runs nothing: no %q in\n%s", want, res.out)
+	}
+	p.run("conformance", "run", good, "--only", "P01-*", "--plugin-settings", "plugin.json", "--expected", "known.json").wants(codePartial)
+	res = p.run("conformance", "run", good, "--only", "P01-*", "--expected", "known.json").wants(codeNotConformant)
+	if !strings.Contains(res.out, "it passes, but was expected to fail: it runs nothing") {
+		t.Errorf("an unexpected pass:\n%s", res.out)
+	}
+	p.run("conformance", "run", good, "--expected", "gone.json").wants(codeSuiteUsage).says("gone.json", "P99-x")
+	p.run("conformance", "run", good, "--only", "P01-*", "--plugin-settings", "bad.json").wants(codeSuiteUsage).says("shel")
+	p.run("conformance", "run", good, "--plugin-settings", "list.json").wants(codeSuiteUsage).says("list.json")
+	p.run("conformance", "run", good, "--plugin-settings", "none.json").wants(codeSuiteUsage).says("none.json")
+	p.run("conformance", "run", good, "--profile", "corn").wants(codeSuiteUsage).says("core, streaming")
+	p.run("conformance", "run", good, "--only", "Q99-*").wants(codeSuiteUsage).says("no case has such an id")
+	p.run("conformance", "run", good, "--probe", "linux/mips").wants(codeSuiteUsage).says("linux/mips", "linux/amd64")
+	p.run("conformance", "run", good, "--shell").wants(codeSuiteUsage).says("--probe")
+	p.run("conformance", "run", good, "-e", "NO_SUCH_VARIABLE").wants(codeSuiteUsage).says("NO_SUCH_VARIABLE=VALUE")
+	p.run("conformance", "run", good, "--budget", "0s").wants(codeSuiteUsage).says("--budget")
+	p.run("conformance", "run", good, "--no-such-flag").wants(codeSuiteUsage).says("no-such-flag")
+	p.run("conformance", "run", good, "-o", "yaml").wants(codeSuiteUsage).says("text, json and junit")
+	p.run("conformance", "run").wants(codeSuiteUsage)
+	p.run("conformance", "walk").wants(codeSuiteUsage)
+	p.run("conformance", "explain", "P99-nothing").wants(codeSuiteUsage).says("slipway conformance list")
+	p.run("conformance", "repeat", "P99-nothing", good).wants(codeSuiteUsage).says("slipway conformance list")
+	p.run("conformance", "run", good, "--only", "P01-*", "--report", "no/such/dir/r.json").wants(codeHarness).says("no/such/dir")
+}
+
+// TestConformanceTells: what the cases are, and what one of them is about.
+func TestConformanceTells(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	cases := conformance.Cases()
+	if lines := strings.Split(strings.TrimSpace(p.run("conformance", "list").wants(0).out), "\n"); len(lines) != len(cases)+1 {
+		t.Errorf("%d lines for %d cases and a head", len(lines), len(cases))
+	}
+	kase, _ := conformance.Find("P22-max-processes")
+	out := p.run("conformance", "explain", kase.ID).wants(0).out
+	for _, want := range []string{kase.ID, kase.Title, kase.Doc, "rules [6]", "MUST"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+// TestConformanceRerun: what failed in a report is run again, and nothing else; values of variables are not in it.
+func TestConformanceRerun(t *testing.T) {
+	t.Parallel()
+	p, good, _ := suitePlace(t)
+	p.write(map[string]string{"plugin.json": `{"shell": false}`, "text.json": "no JSON", "old.json": `{"results": []}`})
+	p.run("conformance", "run", good, "--only", "P01-*,V01-*,P02-*", "--plugin-settings", "plugin.json", "--report", "r.json", "--short", "--time-scale", unhurried, "-e", "SECRET=hush").wants(codeNotConformant)
+	if text := p.read("r.json"); strings.Contains(text, "hush") {
+		t.Errorf("the report has a variable's value:\n%s", text)
+	}
+	first := p.report("r.json")
+	if want := []string{good, "--env=SECRET", "--plugin-settings=plugin.json", "--short", "--time-scale=" + unhurried}; !slices.Equal(first.Command, want) {
+		t.Errorf("the report's command is %q, want %q", first.Command, want)
+	}
+	p.run("conformance", "rerun", "r.json").wants(codeSuiteUsage).says("SECRET=VALUE")
+	p.run("conformance", "rerun", "r.json", "-e", "SECRET=hush", "--report", "again.json").wants(codeNotConformant)
+	var ran []string
+	second := p.report("again.json")
+	for _, r := range second.Results {
+		if r.Status != "skipped" {
+			ran = append(ran, r.ID+" "+r.Status)
+		}
+	}
+	if want := []string{"P01-run-true fail", "P02-exec-missing fail", "Q03-nothing-left pass"}; !slices.Equal(ran, want) || second.Seed != first.Seed {
+		t.Errorf("run again: %q with seed %d, want %q with %d", ran, second.Seed, want, first.Seed)
+	}
+	p.write(map[string]string{"plugin.json": `{}`}) // it is mended
+	p.run("conformance", "rerun", "again.json", "-e", "SECRET=hush", "--report", "mended.json").wants(codePartial)
+	p.run("conformance", "rerun", "mended.json").wants(0)
+	for _, file := range []string{"none.json", "text.json", "old.json"} {
+		p.run("conformance", "rerun", file).wants(codeSuiteUsage).says(file)
+	}
+}
+
+// TestConformanceRepeat: one case many times, with a rate and a bound.
+func TestConformanceRepeat(t *testing.T) {
+	t.Parallel()
+	p, good, _ := suitePlace(t)
+	p.write(map[string]string{"plugin.json": `{"shell": false}`})
+	out := p.run("conformance", "repeat", "P01-run-true", good, "-n", "20", "--time-scale", unhurried).wants(0).out
+	if !strings.HasPrefix(out, "P01-run-true: 0 of 20 runs failed, 0.00 %; with 95 % confidence less than 13.91 % do; ") {
+		t.Errorf("twenty good runs: %q", out)
+	}
+	var rep struct {
+		Runs, Failed int
+		Rate, Bound  float64
+	}
+	out = p.run("conformance", "repeat", "P01-run-true", good, "-n", "20", "--until-fail", "--parallel", "1", "-o", "json", "--plugin-settings", "plugin.json").wants(codeNotConformant).out
+	if err := json.Unmarshal([]byte(out), &rep); err != nil || rep.Runs != 1 || rep.Failed != 1 || rep.Rate != 1 || rep.Bound != 1 {
+		t.Errorf("until the first failure: %+v, %v", rep, err)
+	}
+	p.run("conformance", "repeat", "X03-out-of-memory", good, "-n", "20").wants(codePartial)
+	p.run("conformance", "repeat", "P01-run-true", good, "-n", "0").wants(codeSuiteUsage)
+	p.run("conformance", "repeat", "P01-run-true", "./no-such-plugin").wants(codeHarness).says("no-such-plugin")
+}
+
+// TestConformanceOfBadPlugins: what is no plugin, or hangs, or dies, gets a verdict or an error that names it, in its time, and nothing of
+// it is left.
+func TestConformanceOfBadPlugins(t *testing.T) {
+	t.Parallel()
+	p, _, bad := suitePlace(t)
+	p.buildBad()
+	p.must(os.WriteFile(filepath.Join(p.work, "text"), []byte("no program"), 0o755))
+	p.must(os.WriteFile(filepath.Join(p.work, "plain"), []byte("no program"), 0o644))
+	for _, tt := range []struct {
+		plugin []string
+		says   []string
+		budget string // that of a plugin that has to come up first must do where a lot else runs
+	}{
+		{[]string{"./no-such-plugin"}, []string{"no-such-plugin"}, "8s"},
+		{[]string{"./plain"}, []string{"plain"}, "8s"},
+		{[]string{"./text"}, []string{"text"}, "8s"},
+		{[]string{"/bin/false"}, []string{"/bin/false"}, "8s"},
+		{[]string{bad, "--", "silent"}, []string{bad, "does not answer in time", "starting"}, "8s"},
+		{[]string{bad, "--", "garbage"}, []string{bad, "Welcome to my plugin"}, "60s"},
+		{[]string{bad, "--", "protocol"}, []string{bad, "99"}, "60s"},
+		{[]string{bad, "--", "hang"}, []string{bad, "does not answer in time", "asking for its status"}, "30s"},
+	} {
+		t.Run(filepath.Base(strings.Join(tt.plugin, "-")), func(t *testing.T) {
+			t.Parallel()
+			args := append([]string{"conformance", "run", "--budget", tt.budget, "--time-scale", "0.1"}, tt.plugin...)
+			p.run(args...).wants(codeHarness).says(tt.says...)
+		})
+	}
+	for mode, tt := range map[string]struct {
+		only, scale string
+		want        []string
+	}{
+		"crash":      {"P01-*", "10", []string{"FAIL core/P01-run-true", "the plugin went away under the call", "its process is gone: exit code 9", "the disk is on fire"}},
+		"hang-later": {"P01-*", "0.1", []string{"FAIL core/P01-run-true"}},
+		"leak":       {"P01-*", "10", []string{"FAIL core/Q03-nothing-left", "again: slipway conformance run --seed="}},
+		"liar":       {"Y03-*", "10", []string{"FAIL core/Y03-files-read"}},
+	} {
+		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			out := p.run("conformance", "run", "--only", tt.only, "--budget", "5m", "--time-scale", tt.scale, bad, "--", mode).wants(codeNotConformant).out
+			for _, want := range tt.want {
+				if !strings.Contains(out, want) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
+			}
+		})
+	}
 }

@@ -2,78 +2,173 @@ package mutant
 
 import (
 	"context"
-	"slices"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	goruntime "runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/slipway-run/slipway/conformance"
-	"github.com/slipway-run/slipway/plugins/memory"
-	"github.com/slipway-run/slipway/sdk"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "write MUTANTS.md anew")
+	goleak.VerifyTestMain(m)
+}
 
-// target is a good runtime, broken by wrap, that can be told to crash: its containers live elsewhere, as a server's do.
-func target(t *testing.T, wrap func(sdk.Runtime) sdk.Runtime) conformance.Target {
+// build builds a program.
+func build(t *testing.T, dir, name, pkg string) string {
 	t.Helper()
-	good := memory.New([]string{"mem"}, memory.Options{})
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
-		defer cancel()
-		if err := good.Close(ctx); err != nil {
-			t.Error(err)
+	program := filepath.Join(dir, name)
+	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", program, pkg)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return program
+}
+
+// linux gives a base whose containers are real ones, where they can be made; in CI they must.
+func linux(t *testing.T, dir string) []Base {
+	t.Helper()
+	lack := t.Logf
+	if os.Getenv("CI") == "true" {
+		lack = t.Fatalf
+	}
+	if os.Geteuid() != 0 {
+		lack("making containers needs root: cases of the profile linux are not tested here")
+		return nil
+	}
+	for _, program := range []string{"runc", "busybox"} {
+		if _, err := exec.LookPath(program); err != nil {
+			lack("cases of the profile linux are not tested here: %v (install Debian's runc and busybox-static)", err)
+			return nil
 		}
-	})
-	rt := wrap(good)
-	return conformance.Target{
-		Name: t.Name(), Worker: "mem", Local: true, Bare: true, CanCrash: true,
-		Open: func(context.Context) (*conformance.Instance, error) {
-			return &conformance.Instance{Runtime: rt, Close: func() {}, Crash: func(context.Context) (sdk.Runtime, error) {
-				Crashed(rt)
-				return rt, nil
-			}}, nil
+	}
+	plugin := build(t, dir, "slipway-runc", "../../examples/runc")
+	shim := build(t, dir, "slipway-shim", "../../sdk/shim/cmd")
+	return []Base{{
+		Name: "runc", Command: []string{plugin}, Shell: true, Commands: probe(t, dir, "linux/"+goruntime.GOARCH),
+		Worker: func(worker string) json.RawMessage {
+			return json.RawMessage(fmt.Sprintf(`{"state":%q,"shim":%q}`, filepath.Join(dir, "runc", worker), shim))
 		},
+	}}
+}
+
+// probe builds the suite's own program when it is asked for.
+func probe(t *testing.T, dir, platform string) func(context.Context) (conformance.Commands, error) {
+	t.Helper()
+	own := filepath.Join(dir, strings.ReplaceAll(platform, "/", "-"))
+	if err := os.Mkdir(own, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return func(ctx context.Context) (conformance.Commands, error) {
+		file, err := conformance.BuildProbe(ctx, own, platform)
+		if err != nil {
+			return nil, err
+		}
+		return conformance.LoadProbe(file)
 	}
 }
 
-func TestKilled(t *testing.T) {
-	var all []string
-	for _, m := range All() {
-		all = append(all, m.Killers...)
-		t.Run(m.ID, func(t *testing.T) {
-			sum, err := conformance.Execute(t.Context(), target(t, m.Runtime), conformance.Options{Only: m.Killers}, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, id := range m.Killers {
-				i := slices.IndexFunc(sum.Results, func(r conformance.Result) bool { return r.ID == id })
-				if i < 0 {
-					t.Errorf("there is no case %s", id)
-					continue
-				}
-				r := sum.Results[i]
-				if r.Status != conformance.Fail {
-					t.Errorf("%s is %s on a runtime where %s (%s)", id, r.Status, m.Doc, r.Note)
-					continue
-				}
-				what, _, _ := strings.Cut(r.Failures[0].What, "\n")
-				t.Logf("%s: %s", id, what)
-			}
-		})
+func tempDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "mutant")
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Run("none", func(t *testing.T) {
-		good := target(t, func(rt sdk.Runtime) sdk.Runtime { return rt })
-		sum, err := conformance.Execute(t.Context(), good, conformance.Options{Only: all}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, r := range sum.Results {
-			if slices.Contains(all, r.ID) && r.Status != conformance.Pass {
-				t.Errorf("%s is %s on the good runtime: %+v", r.ID, r.Status, r.Failures)
-			}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
 		}
 	})
+	return dir
+}
+
+func TestCheck(t *testing.T) {
+	for _, p := range Check() {
+		t.Error(p)
+	}
+}
+
+// TestConclude: what lives, what kills nothing, and what only looks dead is a problem.
+func TestConclude(t *testing.T) {
+	s := &standing{Base: Base{Name: "base"}}
+	m := Mutant{ID: "m", Doc: "something is wrong"}
+	result := func(id string, status conformance.Status, seconds float64) conformance.Result {
+		return conformance.Result{ID: id, Status: status, Seconds: seconds, Failures: []conformance.Failure{{What: "seen\nmore"}}}
+	}
+	var v Verdict
+	v.Mutant = m.ID
+	v.add(m, s, result("P01-run-true", conformance.Fail, 1))
+	if !v.Killed() || v.Kills[0] != (Kill{Case: "P01-run-true", Base: "base", What: "seen"}) {
+		t.Errorf("a kill: %+v", v)
+	}
+	v.add(m, s, result("I01-split", conformance.Pass, 1))
+	v.add(m, s, result("I02-binary-safe", conformance.Fail, 1e6)) // a slow machine does that, too
+	if v.Killed() || len(v.Missed) != 2 {
+		t.Errorf("two that should have killed: %+v", v)
+	}
+	m.Hangs = true
+	hung := Verdict{}
+	hung.add(m, s, result("I02-binary-safe", conformance.Fail, 1e6))
+	if !hung.Killed() {
+		t.Errorf("one that hangs: %+v", hung)
+	}
+
+	r := &run{home: map[string]*standing{"P01-run-true": s, "I01-split": s, "V01-empty": s}}
+	r.Mutants, r.NotYet = []Verdict{v}, []Missing{{"V01-empty", "a reason"}}
+	r.conclude()
+	got := strings.Join(r.Problems, "; ")
+	for _, want := range []string{"I01-split is required", "by I01-split", "by I02-binary-safe"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q among %q", want, r.Problems)
+		}
+	}
+	if len(r.Problems) != 3 || r.OK() {
+		t.Errorf("problems are %q", r.Problems)
+	}
+}
+
+// TestSelf tests the suite: every mutant is killed by the cases that should, every required case kills one, and the runtimes without a mutant
+// pass, each case on one of them.
+func TestSelf(t *testing.T) {
+	dir := tempDir(t)
+	self := build(t, dir, "mutant", "./testdata/mutant")
+	memory := build(t, dir, "slipway-memory", "../../plugins/memory/cmd")
+	bases := append(Memory(memory, dir, os.Environ(), probe(t, dir, "wasip1/wasm")), linux(t, dir)...)
+	opts := Options{Self: []string{self}, Bases: bases, Short: true}
+	if only := os.Getenv("MUTANTS"); only != "" { // for whoever works on one
+		opts.Only = strings.Split(only, ",")
+	}
+	matrix, err := Run(t.Context(), opts, func(v Verdict) {
+		for _, k := range v.Kills {
+			t.Logf("%s: %s: %s", v.Mutant, k.Case, k.What)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := WriteText(&b, matrix); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("\n%s", b.String())
+	for _, p := range matrix.Problems {
+		t.Error(p)
+	}
+	if len(opts.Only) > 0 || len(bases) < 5 {
+		return
+	}
+	for id, why := range matrix.NotRun {
+		if id != "P22-max-processes" { // left out of short runs; TestMemoryBare of package conformance has it
+			t.Errorf("case %s is run by no test, so nobody knows whether it can pass: %s", id, why)
+		}
+	}
 }

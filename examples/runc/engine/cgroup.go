@@ -62,8 +62,9 @@ func (e *Engine) Controllers() []string {
 
 func (e *Engine) checkLimits(s Spec) error {
 	there := e.Controllers()
-	for name, limit := range map[string]int64{"memory": s.MemoryBytes, "pids": s.PIDs, "cpu": s.CPUMillis} {
-		if limit != 0 && !slices.Contains(there, name) {
+	limited := map[string]bool{"memory": s.MemoryBytes != 0, "pids": s.PIDs != 0, "cpu": s.CPUMillis != 0 || s.CPUShares != 0}
+	for name, limit := range limited {
+		if limit && !slices.Contains(there, name) {
 			return fmt.Errorf("container %q: a limit of %s cannot hold: this machine has no such cgroup controller; see the package's documentation", s.ID, name)
 		}
 	}

@@ -43,6 +43,11 @@ func (e *Engine) Create(ctx context.Context, spec Spec) (err error) {
 			err = errors.Join(err, fmt.Errorf("container %q is left half made: %w", spec.ID, undo))
 		}
 	}()
+	if spec.DiskBytes > 0 {
+		if spec.Rootfs, err = e.limitDisk(spec); err != nil {
+			return err
+		}
+	}
 	config, err := e.oci(spec)
 	if err != nil {
 		return err

@@ -58,6 +58,9 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 	if err := e.removeCgroup(ctx, id); err != nil {
 		return err
 	}
+	if err := e.freeDisk(id); err != nil {
+		return err
+	}
 	return removeTree(e.bundle(id))
 }
 

@@ -8,5 +8,7 @@
 // cgroup.subtree_control of the root, as systemd writes it; where it is missing, boot with cgroup_enable=memory, or write
 // "+memory +pids +cpu" into that file. Creating with a limit that cannot hold is an error.
 //
+// A limit of disk is a tmpfs over the container's root: it holds on any file system, but takes memory for what is written.
+//
 // There is no seccomp profile here. Containers have a root user of their own only with Spec.UIDs and Spec.GIDs.
 package engine

@@ -29,7 +29,7 @@ func TestLife(t *testing.T) {
 	w.create("c", func(s *Spec) {
 		s.Annotations = map[string]string{"a": "b"}
 		s.Hostname = "here"
-		s.Args = []string{"sh", "-c", "echo hello; sleep 3600"}
+		s.Args = []string{"sh", "-c", "echo hello; >/said; sleep 3600"}
 		s.Dir = "/work/dir"
 	})
 	if err := w.Create(ctx, Spec{ID: "c", Rootfs: "/x", Args: []string{"x"}}); !errors.Is(err, ErrExists) {
@@ -39,7 +39,7 @@ func TestLife(t *testing.T) {
 	if err != nil || info.Status != Running || info.PID == 0 || info.Annotations["a"] != "b" {
 		t.Errorf("got %+v, %v", info, err)
 	}
-	if got := w.output("c", "hostname; ls -d /work/dir; ls -l /dev/null /dev/ptmx | head -c 1"); got != "here\n/work/dir\nc" {
+	if got := w.output("c", "until [ -e /said ]; do sleep 0.02; done; hostname; ls -d /work/dir; ls -l /dev/null /dev/ptmx | head -c 1"); got != "here\n/work/dir\nc" {
 		t.Errorf("got %q", got)
 	}
 	again, err := New(filepath.Join(w.dir, "state"), Options{})
@@ -159,7 +159,7 @@ func TestLimits(t *testing.T) {
 		}
 		t.Skipf("this machine limits only %q", got)
 	}
-	w.create("c", func(s *Spec) { s.MemoryBytes, s.PIDs, s.CPUMillis = 32<<20, 24, 500 })
+	w.create("c", func(s *Spec) { s.MemoryBytes, s.PIDs, s.CPUMillis, s.CPUShares = 32<<20, 24, 500, 512 })
 	t.Run("memory", func(t *testing.T) {
 		// tail keeps all of a line that does not end.
 		err := w.Exec(t.Context(), "c", Command{Args: []string{"sh", "-c", "head -c 100m /dev/zero | tail -n 1 >/dev/null; exit $?"}}, nil, nil, nil)
@@ -178,6 +178,11 @@ func TestLimits(t *testing.T) {
 		text := w.output("c", "cat /sys/fs/cgroup/cpu/cpu.cfs_quota_us /sys/fs/cgroup/cpu.max 2>/dev/null || true")
 		if !strings.HasPrefix(text, "50000") {
 			t.Errorf("the quota of half a core is %q", text)
+		}
+		// Version 2 has another scale, of 1 to 10000, on which runc puts 512 at 20 or, since 1.3.2, at 59.
+		weight := w.output("c", "cat /sys/fs/cgroup/cpu/cpu.shares /sys/fs/cgroup/cpu.weight 2>/dev/null || true")
+		if !slices.Contains([]string{"512\n", "20\n", "59\n"}, weight) {
+			t.Errorf("a weight of half the usual is %q", weight)
 		}
 	})
 	t.Run("pids", func(t *testing.T) {

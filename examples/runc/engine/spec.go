@@ -29,6 +29,11 @@ type Spec struct {
 	MemoryBytes int64 // swap included where the kernel counts it; zero: unlimited, as the next two
 	PIDs        int64
 	CPUMillis   int64 // thousandths of a core
+	// DiskBytes bounds what is written to the root beside Mounts; Rootfs itself then stays as it is. What is written is kept in memory, and
+	// counts towards MemoryBytes, too. Zero: as much as there is room in Rootfs.
+	DiskBytes int64
+
+	CPUShares uint64 // weight against others when the cores are busy, 2 to 262144; zero: 1024
 
 	UIDs, GIDs []IDMap // both or none: the container has a user namespace, and Rootfs must belong to its root
 
@@ -154,6 +159,12 @@ func resources(s Spec) *specs.LinuxResources {
 		period := uint64(100_000)
 		quota := max(s.CPUMillis*int64(period)/1000, 1000) // the kernel takes no less than a millisecond
 		r.CPU = &specs.LinuxCPU{Period: &period, Quota: &quota}
+	}
+	if s.CPUShares > 0 {
+		if r.CPU == nil {
+			r.CPU = &specs.LinuxCPU{}
+		}
+		r.CPU.Shares = &s.CPUShares
 	}
 	return r
 }

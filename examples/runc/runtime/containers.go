@@ -5,6 +5,7 @@ package runtime
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"io/fs"
 	"os"
@@ -18,13 +19,16 @@ import (
 
 	"github.com/slipway-run/slipway/examples/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/shelf"
 	"github.com/slipway-run/slipway/sdk/shim"
+	"github.com/slipway-run/slipway/sdk/volumedir"
 )
 
 // containerRecord is what is kept of a container beside its files. A spec holds no secret (rule 13).
 type containerRecord struct {
-	Spec  sdk.ContainerSpec
-	State sdk.ContainerState // ContainerGone: DestroyContainer has begun
+	Spec    sdk.ContainerSpec
+	State   sdk.ContainerState // ContainerGone: DestroyContainer has begun
+	Attempt string             // a random word for this one to make it
 }
 
 // writes tells whether the container can write a volume.
@@ -50,23 +54,23 @@ func (w *worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, pr
 	if err := spec.Validate(); err != nil {
 		return err
 	}
-	if err := w.supported(spec); err != nil {
+	if err := w.supported(ctx, spec); err != nil {
 		return err
 	}
 	if progress == nil {
 		progress = func(sdk.Progress) {}
 	}
 	id := string(spec.ID)
-	unlock, err := w.containers.make(ctx, id)
+	unlock, err := w.containers.Make(ctx, id)
 	if err != nil {
-		return w.broken(err, "container", id)
+		return volumedir.Fault(err, sdk.KindContainer, id)
 	}
 	defer unlock()
-	rec, err := w.containers.read(id)
+	rec, err := w.containers.Read(id)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return w.broken(err, "container", id)
+		return volumedir.Fault(err, sdk.KindContainer, id)
 	case rec.Spec.Token != spec.Token:
 		return sdk.NewAlreadyExists(sdk.KindContainer, id)
 	case rec.State == sdk.ContainerReady:
@@ -74,8 +78,6 @@ func (w *worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, pr
 	case rec.State == sdk.ContainerGone:
 		return dead(spec.ID)
 	}
-	w.mark(w.making, spec.ID, true)
-	defer w.mark(w.making, spec.ID, false)
 	err = w.create(ctx, spec, progress)
 	if err == nil {
 		return nil
@@ -85,19 +87,26 @@ func (w *worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, pr
 	if undone := w.remove(undo, spec.ID); undone != nil {
 		w.log.Error("a container is left half made", "container", id, "error", undone)
 	}
-	return w.broken(err, "container", id)
+	return volumedir.Fault(err, sdk.KindContainer, id)
 }
 
 // supported refuses what could only be ignored.
-func (w *worker) supported(spec sdk.ContainerSpec) error {
+func (w *worker) supported(ctx context.Context, spec sdk.ContainerSpec) error {
 	l := spec.Limits
 	switch {
 	case spec.Image.Ref != "":
 		return sdk.NewUnsupported(sdk.FeatureImageRef)
-	case l.DiskBytes != 0:
-		return sdk.NewUnsupported(sdk.FeatureLimitsDisk)
 	case l.Containers != 0 || l.Volumes != 0:
 		return sdk.NewInvalid(sdk.ReasonSpec, "container %q: a container has no limit of containers or volumes", spec.ID)
+	}
+	if l.DiskBytes != 0 {
+		features, err := w.probe(ctx)
+		if err != nil {
+			return volumedir.Fault(err, sdk.KindWorker, w.name)
+		}
+		if !slices.Contains(features, sdk.FeatureLimitsDisk) {
+			return sdk.NewUnsupported(sdk.FeatureLimitsDisk)
+		}
 	}
 	there := w.engine.Controllers()
 	for feature, asked := range map[sdk.Feature]int64{
@@ -119,7 +128,8 @@ func (w *worker) supported(spec sdk.ContainerSpec) error {
 
 // create makes the container that is not there, or only in parts. Its lock is held.
 func (w *worker) create(ctx context.Context, spec sdk.ContainerSpec, progress func(sdk.Progress)) error {
-	rec := containerRecord{Spec: spec, State: sdk.ContainerCreating}
+	rec := containerRecord{Spec: spec, State: sdk.ContainerCreating, Attempt: rand.Text()}
+	defer w.mark(w.making, rec.Attempt)()
 	var needed []sdk.VolumeID
 	for _, m := range spec.Mounts {
 		needed = append(needed, m.Volume)
@@ -127,7 +137,7 @@ func (w *worker) create(ctx context.Context, spec sdk.ContainerSpec, progress fu
 	if spec.Image.Volume != "" {
 		needed = append(needed, spec.Image.Volume)
 	}
-	volumes, unlock, err := w.shareVolumes(ctx, needed)
+	volumes, unlock, err := w.Share(ctx, needed...)
 	if err != nil {
 		return err
 	}
@@ -141,36 +151,15 @@ func (w *worker) create(ctx context.Context, spec sdk.ContainerSpec, progress fu
 		return sdk.NewFailedPrecondition(sdk.ReasonNotSealed, sdk.KindVolume, string(image),
 			"volume %q is the image of container %q and must be sealed", image, spec.ID)
 	}
-	if err := w.containers.write(string(spec.ID), rec); err != nil {
+	if err := w.containers.Write(string(spec.ID), rec); err != nil {
 		return err
 	}
+	w.driver.Forget(spec.ID) // no call on an attempt before may end up in this one
 	if _, err := w.build(ctx, rec, progress); err != nil {
 		return err
 	}
 	rec.State = sdk.ContainerReady
-	return w.containers.write(string(spec.ID), rec)
-}
-
-// shareVolumes keeps volumes from being sealed or destroyed, in an order that all callers have in common.
-func (w *worker) shareVolumes(ctx context.Context, ids []sdk.VolumeID) (map[sdk.VolumeID]volumeRecord, func(), error) {
-	slices.Sort(ids)
-	records := make(map[sdk.VolumeID]volumeRecord)
-	var unlocks []func()
-	unlockAll := func() {
-		for _, unlock := range unlocks {
-			unlock()
-		}
-	}
-	for _, id := range slices.Compact(ids) {
-		unlock, rec, err := w.shareVolume(ctx, id)
-		if err != nil {
-			unlockAll()
-			return nil, nil, err
-		}
-		unlocks = append(unlocks, unlock)
-		records[id] = rec
-	}
-	return records, unlockAll, nil
+	return w.containers.Write(string(spec.ID), rec)
 }
 
 // build makes the files and starts the container, over what an attempt that was cut off has left.
@@ -179,7 +168,7 @@ func (w *worker) build(ctx context.Context, rec containerRecord, progress func(s
 	if err := w.engine.Delete(ctx, id); err != nil {
 		return shim.Info{}, err
 	}
-	rootfs, scratch, program := w.containers.path(id, "rootfs"), w.containers.path(id, "scratch"), w.containers.path(id, "shim")
+	rootfs, scratch, program := w.containers.Path(id, "rootfs"), w.containers.Path(id, "scratch"), w.containers.Path(id, "shim")
 	for _, old := range []string{rootfs, scratch, program} {
 		if err := os.RemoveAll(old); err != nil {
 			return shim.Info{}, err
@@ -195,7 +184,7 @@ func (w *worker) build(ctx context.Context, rec containerRecord, progress func(s
 	if err := os.Mkdir(scratch, 0o700); err != nil {
 		return shim.Info{}, err
 	}
-	if err := copyFile(ctx, w.config.Shim, program); err != nil { // its own: a privileged container could change it
+	if err := volumedir.CopyFile(ctx, w.config.Shim, program); err != nil { // its own: a privileged container could change it
 		return shim.Info{}, err
 	}
 	if err := os.Chmod(program, 0o555); err != nil {
@@ -206,9 +195,9 @@ func (w *worker) build(ctx context.Context, rec containerRecord, progress func(s
 		return shim.Info{}, err
 	}
 	if w.config.Keeper == "init" {
-		return w.Start(ctx, rec.Spec.ID)
+		return w.driver.Start(ctx, rec.Spec.ID)
 	}
-	return w.Ready(ctx, rec.Spec.ID)
+	return w.driver.Ready(ctx, rec.Spec.ID)
 }
 
 func (w *worker) engineSpec(spec sdk.ContainerSpec, rootfs, scratch, program string) engine.Spec {
@@ -222,6 +211,7 @@ func (w *worker) engineSpec(spec sdk.ContainerSpec, rootfs, scratch, program str
 		Args:        []string{shimPath, "serve", scratchPath},
 		Dir:         spec.Dir,
 		CPUMillis:   spec.Limits.CPUMillis,
+		DiskBytes:   spec.Limits.DiskBytes,
 		Privileged:  spec.Privileged,
 		HostNetwork: !spec.Hermetic,
 		Annotations: map[string]string{"slipway.container": string(spec.ID)},
@@ -236,7 +226,7 @@ func (w *worker) engineSpec(spec sdk.ContainerSpec, rootfs, scratch, program str
 		s.PIDs = n + shim.OverheadPIDs
 	}
 	for _, m := range spec.Mounts {
-		s.Mounts = append(s.Mounts, engine.Mount{Source: w.data(m.Volume), Path: m.Path, ReadOnly: m.ReadOnly})
+		s.Mounts = append(s.Mounts, engine.Mount{Source: w.Dir(m.Volume), Path: m.Path, ReadOnly: m.ReadOnly})
 	}
 	return s
 }
@@ -245,14 +235,14 @@ func (w *worker) engineSpec(spec sdk.ContainerSpec, rootfs, scratch, program str
 func (w *worker) makeRoot(ctx context.Context, spec sdk.ContainerSpec, rootfs string) error {
 	from, err := "", error(nil)
 	if spec.Image.Volume != "" {
-		from = filepath.Join(w.data(spec.Image.Volume), "rootfs")
+		from = filepath.Join(w.Dir(spec.Image.Volume), "rootfs")
 		if info, err := os.Lstat(from); err != nil || !info.IsDir() {
 			return sdk.NewInvalid(sdk.ReasonImage, "container %q: volume %q is no image: it has no directory \"rootfs\"", spec.ID, spec.Image.Volume)
 		}
 	} else if from, err = w.base(ctx); err != nil {
 		return err
 	}
-	if err := copyTree(ctx, from, rootfs); err != nil {
+	if err := volumedir.Copy(ctx, from, rootfs); err != nil {
 		return err
 	}
 	if spec.Hermetic {
@@ -294,7 +284,7 @@ func (w *worker) checkDir(spec sdk.ContainerSpec, rootfs string) error {
 	for _, m := range spec.Mounts {
 		rel, ok := strings.CutPrefix(dir+"/", m.Path+"/")
 		if ok && len(m.Path) > deepest {
-			deepest, source, below, readOnly = len(m.Path), w.data(m.Volume), rel, m.ReadOnly
+			deepest, source, below, readOnly = len(m.Path), w.Dir(m.Volume), rel, m.ReadOnly
 		}
 		if strings.HasPrefix(m.Path+"/", dir+"/") {
 			return nil // it is on the way to a mount, which is made
@@ -321,17 +311,17 @@ func (w *worker) ListContainers(ctx context.Context, filter sdk.Filter, emit fun
 		return err
 	}
 	var infos []sdk.ContainerInfo
-	err := w.containers.each(func(id string, rec containerRecord) error {
+	err := w.containers.Each(func(id string, rec containerRecord) error {
 		if !isProbe(id) && filter.Match(id, rec.Spec.Labels) {
 			infos = append(infos, sdk.ContainerInfo{ID: sdk.ContainerID(id), Token: rec.Spec.Token, Labels: rec.Spec.Labels, State: rec.State})
 		}
 		return ctx.Err()
 	})
 	if err != nil {
-		return w.broken(err, "worker", w.name)
+		return volumedir.Fault(err, sdk.KindWorker, w.name)
 	}
 	if err := w.findGone(ctx, infos); err != nil {
-		return w.broken(err, "worker", w.name)
+		return volumedir.Fault(err, sdk.KindWorker, w.name)
 	}
 	for _, info := range infos {
 		if err := ctx.Err(); err != nil {
@@ -365,7 +355,7 @@ func (w *worker) findGone(ctx context.Context, infos []sdk.ContainerInfo) error 
 		if info.State != sdk.ContainerReady || runs[string(info.ID)] {
 			continue
 		}
-		rec, err := w.containers.read(string(info.ID))
+		rec, err := w.containers.Read(string(info.ID))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			info.State = 0
@@ -389,25 +379,27 @@ func (w *worker) findGone(ctx context.Context, infos []sdk.ContainerInfo) error 
 
 // DestroyContainer kills at once. It is done when nothing of the container can write any more.
 func (w *worker) DestroyContainer(ctx context.Context, id sdk.ContainerID) error {
-	unlock, err := w.containers.lock(ctx, string(id), unix.LOCK_EX)
+	if err := sdk.CheckID(sdk.KindContainer, string(id)); err != nil {
+		return err
+	}
+	unlock, err := w.containers.Lock(ctx, string(id), shelf.Exclusive)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return w.broken(err, "container", string(id))
+		return volumedir.Fault(err, sdk.KindContainer, string(id))
 	}
 	defer unlock()
-	w.mark(w.ending, id, true)
-	defer w.mark(w.ending, id, false)
-	rec, err := w.containers.read(string(id))
+	rec, err := w.containers.Read(string(id))
 	if err == nil {
+		defer w.mark(w.ending, rec.Attempt)()
 		rec.State = sdk.ContainerGone
-		err = w.containers.write(string(id), rec)
+		err = w.containers.Write(string(id), rec)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return w.broken(err, "container", string(id))
+		return volumedir.Fault(err, sdk.KindContainer, string(id))
 	}
-	return w.broken(w.remove(ctx, id), "container", string(id))
+	return volumedir.Fault(w.remove(ctx, id), sdk.KindContainer, string(id))
 }
 
 // remove takes away all that there is of a container. Its lock is held.
@@ -415,9 +407,26 @@ func (w *worker) remove(ctx context.Context, id sdk.ContainerID) error {
 	if err := w.engine.Delete(ctx, string(id)); err != nil {
 		return err
 	}
-	err := w.containers.discard(string(id))
-	w.Forget(id)
-	return err
+	w.driver.Forget(id) // before there may be another one of that id
+	return w.containers.Discard(string(id))
+}
+
+// quiesce has the containers that can write a volume start nothing more.
+func (w *worker) quiesce(ctx context.Context, id sdk.VolumeID) error {
+	return w.containers.Each(func(container string, c containerRecord) error {
+		if c.State != sdk.ContainerReady || !c.writes(id) {
+			return nil
+		}
+		err := w.driver.Quiesce(ctx, sdk.ContainerID(container))
+		switch {
+		case errors.Is(err, sdk.ReasonInUse):
+			return sdk.NewFailedPrecondition(sdk.ReasonInUse, sdk.KindVolume, string(id),
+				"volume %q: a process lives in container %q, which can write it; end it before sealing", id, container)
+		case sdk.IsNotFound(err, sdk.KindContainer), errors.Is(err, sdk.ReasonRecordLost): // nothing of it can run
+			return nil
+		}
+		return err
+	})
 }
 
 func dead(id sdk.ContainerID) error {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -58,7 +59,7 @@ func newRuntime(t *testing.T, c Config) *Runtime {
 		c.State = dir
 		t.Cleanup(func() { removeState(t, dir) })
 	}
-	rt, err := New(map[string]Config{"here": c}, Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	rt, err := New(t.Context(), map[string]Config{"here": c}, Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +91,10 @@ func destroyAll(t *testing.T, w *worker) {
 // removeState removes a worker's directory, unless a container is left in it.
 func removeState(t *testing.T, dir string) {
 	t.Helper()
-	for _, sub := range []string{"containers", "engine/bundles", "engine/runc", "trash", "drafts"} {
-		if left, err := os.ReadDir(filepath.Join(dir, sub)); err != nil || len(left) > 0 {
+	for _, sub := range []string{"containers", "containers/.trash", "engine/bundles", "engine/runc"} {
+		left, err := os.ReadDir(filepath.Join(dir, sub))
+		left = slices.DeleteFunc(left, func(e os.DirEntry) bool { return e.Name() == ".trash" })
+		if err != nil || len(left) > 0 {
 			t.Errorf("%s: left %v, error %v; not removing %s", sub, left, err, dir)
 			return
 		}

@@ -38,7 +38,7 @@ func Plugin() sdk.Plugin {
 				}
 				workers[block.Name] = c
 			}
-			r, err := New(workers, Options{Log: cfg.Log})
+			r, err := New(ctx, workers, Options{Log: cfg.Log})
 			if err != nil {
 				return nil, err
 			}

@@ -22,9 +22,9 @@ type Runtime struct {
 	workers map[string]*worker
 }
 
-// New makes a runtime with a worker of each name. It makes the directories and starts nothing; what is wrong with a setting is
-// Invalid with sdk.ReasonConfig. Whoever uses it calls Close in the end.
-func New(workers map[string]Config, opts Options) (*Runtime, error) {
+// New makes a runtime with a worker of each name. It makes the directories, takes away what a killed plugin left half
+// done, which ctx bounds, and starts nothing; what is wrong with a setting is Invalid with sdk.ReasonConfig. Whoever uses it calls Close in the end.
+func New(ctx context.Context, workers map[string]Config, opts Options) (*Runtime, error) {
 	log := opts.Log
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
@@ -35,7 +35,7 @@ func New(workers map[string]Config, opts Options) (*Runtime, error) {
 		if err != nil {
 			return nil, err
 		}
-		w, err := newWorker(name, c, log.With("worker", name))
+		w, err := newWorker(ctx, name, c, log.With("worker", name))
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func (r *Runtime) Worker(name string) (sdk.Worker, error) {
 func (r *Runtime) Close() error {
 	var errs []error
 	for _, w := range r.workers {
-		errs = append(errs, w.Driver.Close())
+		errs = append(errs, w.driver.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -7,18 +7,14 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/volumedir"
 )
 
 // bench is a worker and short ways to use it.
@@ -207,41 +203,6 @@ func TestWorker(t *testing.T) {
 	})
 }
 
-// TestSealUnderArchive seals a volume into which an archive is still coming.
-func TestSealUnderArchive(t *testing.T) {
-	needs(t)
-	b := newBench(t, Config{Shim: "/bin/busybox"}) // no container is made
-	v := b.volume("v", false, nil)
-	var archive bytes.Buffer
-	if err := tar.NewWriter(&archive).Close(); err != nil {
-		t.Fatal(err)
-	}
-	r, wr := io.Pipe()
-	streamed := make(chan error, 1)
-	go func() { streamed <- b.w.StreamIn(t.Context(), v, sdk.StreamIn{}, r) }()
-	if _, err := wr.Write(archive.Next(1)); err != nil { // it has begun
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if err := b.w.SealVolume(ctx, v); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("sealing meanwhile: %v", err)
-	}
-	if _, err := io.Copy(wr, &archive); err != nil {
-		t.Error(err)
-	}
-	wr.Close()
-	if err := <-streamed; err != nil {
-		t.Errorf("the archive: %v", err)
-	}
-	if err := b.w.SealVolume(t.Context(), v); err != nil {
-		t.Errorf("sealing afterwards: %v", err)
-	}
-	if err := b.w.StreamIn(t.Context(), v, sdk.StreamIn{}, &archive); !errors.Is(err, sdk.ReasonSealed) {
-		t.Errorf("an archive after that: %v", err)
-	}
-}
-
 // TestRestart finds everything again by another runtime on the same directory, also a creation that was cut off.
 func TestRestart(t *testing.T) {
 	needs(t)
@@ -258,9 +219,9 @@ func TestRestart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := b.w.CreateContainer(ctx, cut, func(p sdk.Progress) {
 		if p.Phase == "starting" { // as a kill of the plugin here would leave it
-			state := b.w.containers.path("cut")
+			state := b.w.containers.Path("cut")
 			kept := filepath.Join(b.w.config.State, "kept")
-			if err := copyTree(t.Context(), state, kept); err != nil {
+			if err := volumedir.Copy(t.Context(), state, kept); err != nil {
 				t.Error(err)
 			}
 			cancel()
@@ -269,7 +230,7 @@ func TestRestart(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("a cancelled creation: %v", err)
 	}
-	if err := os.Rename(filepath.Join(b.w.config.State, "kept"), b.w.containers.path("cut")); err != nil {
+	if err := os.Rename(filepath.Join(b.w.config.State, "kept"), b.w.containers.Path("cut")); err != nil {
 		t.Fatal(err)
 	}
 
@@ -304,80 +265,5 @@ func TestRestart(t *testing.T) {
 	second, err2 := again.w.Status(t.Context())
 	if err1 != nil || err2 != nil || first.VolumeIncarnation != second.VolumeIncarnation || first.ContainerIncarnation != second.ContainerIncarnation {
 		t.Errorf("incarnations %+v and %+v, errors %v and %v", first, second, err1, err2)
-	}
-}
-
-// TestCopyTree compares a copy of all kinds of files with what it was made from.
-func TestCopyTree(t *testing.T) {
-	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("owners and devices need root")
-		}
-		t.Skip("owners and devices need root")
-	}
-	from, to := filepath.Join(t.TempDir(), "from"), filepath.Join(t.TempDir(), "to")
-	in := func(name string) string { return filepath.Join(from, name) }
-	sparse := func() error {
-		f, err := os.Create(in("sparse"))
-		if err != nil {
-			return err
-		}
-		_, err = f.WriteAt([]byte("end"), 64<<20)
-		return errors.Join(err, f.Close())
-	}
-	old := []unix.Timespec{{Sec: 1}, {Sec: 1_000_000_000, Nsec: 123456789}}
-	for _, err := range []error{
-		os.MkdirAll(in("dir/empty"), 0o755),
-		os.WriteFile(in("dir/file"), []byte("content"), 0o640),
-		os.Link(in("dir/file"), in("linked")),
-		os.Symlink("/etc/passwd", in("out")),
-		unix.Mkfifo(in("pipe"), 0o600),
-		unix.Mknod(in("null"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))),
-		sparse(),
-		os.WriteFile(in("setuid"), nil, 0o600),
-		os.Lchown(in("out"), 7, 8),
-		os.Chown(in("setuid"), 1000, 1001),
-		unix.Chmod(in("setuid"), 0o4755),
-		unix.Setxattr(in("dir/file"), "user.mark", []byte("x"), 0),
-		unix.Chmod(in("dir"), 0o1777),
-		unix.UtimesNanoAt(unix.AT_FDCWD, in("dir/file"), old, 0),
-		unix.UtimesNanoAt(unix.AT_FDCWD, in("dir"), old, 0),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := copyTree(t.Context(), from, to); err != nil {
-		t.Fatal(err)
-	}
-	same := func(path string) {
-		var a, b unix.Stat_t
-		if err := errors.Join(unix.Lstat(filepath.Join(from, path), &a), unix.Lstat(filepath.Join(to, path), &b)); err != nil {
-			t.Errorf("%s: %v", path, err)
-			return
-		}
-		if a.Mode != b.Mode || a.Uid != b.Uid || a.Gid != b.Gid || a.Mtim != b.Mtim || a.Rdev != b.Rdev || a.Nlink != b.Nlink ||
-			a.Mode&unix.S_IFMT == unix.S_IFREG && a.Size != b.Size {
-			t.Errorf("%s: %+v became %+v", path, a, b)
-		}
-		if path == "sparse" && b.Blocks*512 > 1<<20 {
-			t.Errorf("the holes take %d bytes", b.Blocks*512)
-		}
-	}
-	n := 0
-	err := filepath.WalkDir(from, func(path string, _ fs.DirEntry, err error) error {
-		n++
-		same(strings.TrimPrefix(path, from))
-		return err
-	})
-	if err != nil || n != 10 {
-		t.Errorf("%d files, %v", n, err)
-	}
-	value := make([]byte, 8)
-	if size, err := unix.Getxattr(filepath.Join(to, "linked"), "user.mark", value); err != nil || string(value[:size]) != "x" {
-		t.Errorf("the attribute is %q, %v", value[:max(size, 0)], err)
-	}
-	if text, err := os.ReadFile(filepath.Join(to, "dir/file")); string(text) != "content" {
-		t.Errorf("the content is %q, %v", text, err)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -21,36 +20,35 @@ import (
 
 	"github.com/slipway-run/slipway/examples/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/shelf"
 	"github.com/slipway-run/slipway/sdk/shim"
-	"github.com/slipway-run/slipway/sdk/volumetar"
+	"github.com/slipway-run/slipway/sdk/volumedir"
 )
 
-// worker implements sdk.Worker. The process half is the embedded driver's.
+// worker implements sdk.Worker. The volume half is the embedded store's, the process half the driver's.
 type worker struct {
-	*shim.Driver
+	*volumedir.Store
 
+	driver     *shim.Driver
 	name       string
 	config     Config
 	log        *slog.Logger
 	engine     *engine.Engine
-	volumes    shelf[volumeRecord]
-	containers shelf[containerRecord]
-
-	volumeStore    string // incarnation
-	containerStore string
+	containers *shelf.Shelf[containerRecord]
+	boot       string // id of this start of the machine
 
 	mu     sync.Mutex
-	making map[sdk.ContainerID]bool // by this process, which may run commands in them already
-	ending map[sdk.ContainerID]bool // being destroyed by this process
+	making map[string]bool // attempts to make containers, by this process, which may run commands in them already
+	ending map[string]bool // attempts whose outcome is being destroyed by this process
 
 	probing  chan struct{} // holds a token while somebody probes
 	features []sdk.Feature // found by a probe; nil: none has succeeded yet
 }
 
-func newWorker(name string, c Config, log *slog.Logger) (*worker, error) {
+func newWorker(ctx context.Context, name string, c Config, log *slog.Logger) (*worker, error) {
 	w := &worker{
 		name: name, config: c, log: log,
-		making: make(map[sdk.ContainerID]bool), ending: make(map[sdk.ContainerID]bool), probing: make(chan struct{}, 1),
+		making: make(map[string]bool), ending: make(map[string]bool), probing: make(chan struct{}, 1),
 	}
 	unfit := func(err error) error {
 		return &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonConfig, Cause: err, Message: fmt.Sprintf("worker %q: state %s: %v", name, c.State, err)}
@@ -58,64 +56,25 @@ func newWorker(name string, c Config, log *slog.Logger) (*worker, error) {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return nil, unfit(err)
 	}
-	w.volumes = shelf[volumeRecord]{dir: filepath.Join(c.State, "volumes"), trash: w.trash()}
-	w.containers = shelf[containerRecord]{dir: filepath.Join(c.State, "containers"), trash: w.trash()}
-	for _, dir := range []string{w.trash(), w.drafts(), w.volumes.dir, w.containers.dir} {
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, unfit(err)
-		}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return nil, unfit(err)
 	}
-	var err error
+	w.boot = string(bytes.TrimSpace(boot))
+	if w.containers, err = shelf.Open[containerRecord](filepath.Join(c.State, "containers")); err != nil {
+		return nil, unfit(err)
+	}
+	if w.Store, err = volumedir.Open(ctx, filepath.Join(c.State, "volumes"), volumedir.Options{Quiesce: w.quiesce, Privileged: true}); err != nil {
+		return nil, unfit(err)
+	}
 	if w.engine, err = engine.New(filepath.Join(c.State, "engine"), engine.Options{Runc: c.Runc}); err != nil {
 		return nil, unfit(err)
 	}
-	if err := w.readIncarnations(); err != nil {
+	if err := w.containers.Sweep(ctx); err != nil {
 		return nil, unfit(err)
 	}
-	if err := errors.Join(w.volumes.sweep(), w.containers.sweep(), w.emptyTrash()); err != nil {
-		return nil, unfit(err)
-	}
-	w.Driver = shim.New(w.exec, shim.Options{Log: log})
+	w.driver = shim.New(w.exec, shim.Options{Log: log})
 	return w, nil
-}
-
-func (w *worker) trash() string  { return filepath.Join(w.config.State, "trash") }
-func (w *worker) drafts() string { return filepath.Join(w.config.State, "drafts") }
-
-// emptyTrash ends what a process that was killed had begun.
-func (w *worker) emptyTrash() error {
-	entries, err := os.ReadDir(w.trash())
-	for _, entry := range entries {
-		err = errors.Join(err, os.RemoveAll(filepath.Join(w.trash(), entry.Name())))
-	}
-	return err
-}
-
-// readIncarnations gives the store of volumes the id that was made with the directory; containers begin anew with each start of the machine.
-func (w *worker) readIncarnations() error {
-	path := filepath.Join(w.config.State, "incarnation")
-	id, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		made := filepath.Join(w.drafts(), rand.Text())
-		if err := writeWhole(made, []byte(rand.Text())); err != nil {
-			return err
-		}
-		defer os.Remove(made)
-		if err := os.Link(made, path); err != nil && !errors.Is(err, fs.ErrExist) { // whoever is first wins
-			return err
-		}
-		id, err = os.ReadFile(path)
-	}
-	if err != nil {
-		return err
-	}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return err
-	}
-	w.volumeStore = string(id)
-	w.containerStore = w.volumeStore + "-" + string(bytes.TrimSpace(boot))
-	return nil
 }
 
 // Status makes one container, once, to see whether that works and what the shim can do in it.
@@ -125,8 +84,8 @@ func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
 	}
 	s := sdk.Status{
 		Health:               sdk.Healthy,
-		ContainerIncarnation: w.containerStore,
-		VolumeIncarnation:    w.volumeStore,
+		ContainerIncarnation: w.Incarnation() + "-" + w.boot, // they begin anew with each start of the machine
+		VolumeIncarnation:    w.Incarnation(),
 		Capacity:             sdk.Resources{CPUMillis: int64(goruntime.NumCPU()) * 1000},
 		Encodings:            []string{sdk.EncodingRaw},
 	}
@@ -147,11 +106,8 @@ func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
 		s.Capacity.DiskBytes = int64(disk.Blocks) * disk.Bsize
 		s.Used.DiskBytes = int64(disk.Blocks-disk.Bfree) * disk.Bsize
 	}
-	count := func(n *int64) error { *n++; return nil }
-	err = errors.Join(
-		w.volumes.each(func(string, volumeRecord) error { return count(&s.Used.Volumes) }),
-		w.containers.each(func(string, containerRecord) error { return count(&s.Used.Containers) }),
-	)
+	s.Used.Volumes, err = w.Count()
+	err = errors.Join(err, w.containers.Each(func(string, containerRecord) error { s.Used.Containers++; return nil }))
 	if err != nil {
 		return sdk.Status{}, sdk.NewInternal(err, "worker %q: %v", w.name, err)
 	}
@@ -169,26 +125,26 @@ func (w *worker) probe(ctx context.Context) ([]sdk.Feature, error) {
 	if w.features != nil {
 		return w.features, nil
 	}
-	features := []sdk.Feature{sdk.FeatureImageVolume, sdk.FeatureNetworkNone, sdk.FeaturePrivileged, sdk.FeatureFileRead}
+	features := []sdk.Feature{sdk.FeatureImageVolume, sdk.FeatureNetworkNone, sdk.FeaturePrivileged}
 	for _, controller := range w.engine.Controllers() {
 		features = append(features, sdk.Feature("limits."+controller))
 	}
-	root, err := volumetar.Open(w.config.State, volumetar.Options{})
+	archives, err := w.Store.Features()
 	if err != nil {
 		return nil, err
 	}
-	defer root.Close()
-	tar, err := root.Features()
-	if err != nil {
-		return nil, err
-	}
-	features = append(features, tar...)
+	features = append(features, archives...)
 	if err := w.removeProbes(ctx); err != nil {
 		return nil, err
 	}
-	info, err := w.probeContainer(ctx)
-	if err != nil {
-		return nil, err
+	info, err := w.probeContainer(ctx, sdk.Resources{DiskBytes: 1 << 20})
+	if err == nil {
+		features = append(features, sdk.FeatureLimitsDisk)
+	} else {
+		w.log.Info("containers have no limit of disk, unless they cannot be made at all", "error", err)
+		if info, err = w.probeContainer(ctx, sdk.Resources{}); err != nil {
+			return nil, err
+		}
 	}
 	for _, note := range info.Notes {
 		w.log.Info("processes in containers", "note", note)
@@ -200,17 +156,16 @@ func (w *worker) probe(ctx context.Context) ([]sdk.Feature, error) {
 }
 
 // probeContainer makes a container and destroys it, under an id that no host can give: each process has its own.
-func (w *worker) probeContainer(ctx context.Context) (info shim.Info, err error) {
+func (w *worker) probeContainer(ctx context.Context, limits sdk.Resources) (info shim.Info, err error) {
 	id := sdk.ContainerID("Probe-" + strings.ToLower(rand.Text()))
-	unlock, err := w.containers.make(ctx, string(id))
+	unlock, err := w.containers.Make(ctx, string(id))
 	if err != nil {
 		return shim.Info{}, err
 	}
 	defer unlock()
-	w.mark(w.making, id, true)
-	defer w.mark(w.making, id, false)
-	rec := containerRecord{Spec: sdk.ContainerSpec{ID: id, Hermetic: true}, State: sdk.ContainerCreating}
-	if err := w.containers.write(string(id), rec); err != nil {
+	rec := containerRecord{Spec: sdk.ContainerSpec{ID: id, Hermetic: true, Limits: limits}, State: sdk.ContainerCreating, Attempt: rand.Text()}
+	defer w.mark(w.making, rec.Attempt)()
+	if err := w.containers.Write(string(id), rec); err != nil {
 		return shim.Info{}, err
 	}
 	info, err = w.build(ctx, rec, func(sdk.Progress) {})
@@ -219,11 +174,11 @@ func (w *worker) probeContainer(ctx context.Context) (info shim.Info, err error)
 
 // removeProbes takes away those of processes that were killed meanwhile.
 func (w *worker) removeProbes(ctx context.Context) error {
-	return w.containers.each(func(id string, _ containerRecord) error {
+	return w.containers.Each(func(id string, _ containerRecord) error {
 		if !isProbe(id) {
 			return nil
 		}
-		unlock, err := w.containers.tryLock(id)
+		unlock, err := w.containers.TryLock(id)
 		if unlock == nil {
 			return err // somebody's own, or gone
 		}
@@ -234,20 +189,23 @@ func (w *worker) removeProbes(ctx context.Context) error {
 
 func isProbe(id string) bool { return strings.HasPrefix(id, "Probe-") }
 
-func (w *worker) mark(set map[sdk.ContainerID]bool, id sdk.ContainerID, on bool) {
+// mark marks an attempt until unmark is called. Attempts are told by more than the container's id, for the next one may begin as soon as the files
+// of this one are gone, and before unmark.
+func (w *worker) mark(set map[string]bool, attempt string) (unmark func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if on {
-		set[id] = true
-	} else {
-		delete(set, id)
+	set[attempt] = true
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(set, attempt)
 	}
 }
 
-func (w *worker) marked(set map[sdk.ContainerID]bool, id sdk.ContainerID) bool {
+func (w *worker) marked(set map[string]bool, attempt string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return set[id]
+	return set[attempt]
 }
 
 // Close has nothing to free: handles are the worker itself, which ends with the runtime.

@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim"
@@ -23,7 +22,7 @@ type box struct {
 // newBox makes a container on a worker of its own. Both are taken away at the test's end.
 func newBox(t testing.TB, c config) *box {
 	t.Helper()
-	w, err := newWorker(c, shim.Options{})
+	w, err := newWorker(c, shim.Options{HelloTimeout: dialLimit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +41,7 @@ func (b *box) another() *box {
 	n := &box{worker: b.worker, t: b.t, id: id}
 	n.check(n.CreateContainer(b.t.Context(), sdk.ContainerSpec{ID: id, Token: sdk.NewToken()}, nil))
 	b.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		if err := n.DestroyContainer(ctx, id); err != nil {
 			b.t.Error(err)

@@ -25,7 +25,7 @@ import (
 )
 
 // patience is for what must come, on a machine that has other things to do.
-const patience = 3 * time.Minute
+const patience = 5 * time.Minute
 
 // proxy stands between the plugin and an agent, and cuts connections.
 type proxy struct {
@@ -157,11 +157,14 @@ func TestCuts(t *testing.T) {
 		var cutter sync.WaitGroup
 		cutter.Go(func() {
 			defer in.over.Store(true)
+			enough := time.After(time.Minute) // a slow machine is cut less often
 			for last := 0; made < cuts; {
 				var open int
 				select {
 				case open = <-progress:
 				case <-done:
+					return
+				case <-enough:
 					return
 				}
 				if open <= last {
@@ -208,7 +211,7 @@ func TestCuts(t *testing.T) {
 		if int64(next) != in.n || string(out.Sum(nil)) != string(in.sum.Sum(nil)) {
 			t.Errorf("%d bytes came of the %d that went in, the same: %v", next, in.n, string(out.Sum(nil)) == string(in.sum.Sum(nil)))
 		}
-		if b.execs() < cuts/2 {
+		if made == 0 || b.execs() < made/2 {
 			t.Errorf("%d cuts, but only %d execs", made, b.execs())
 		}
 		t.Logf("%d cuts, %d execs, %d bytes", made, b.execs(), next)

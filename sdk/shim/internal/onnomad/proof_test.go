@@ -292,13 +292,13 @@ func terminal(t *testing.T, b *box) {
 	}
 }
 
-// archives carries a tree of 64 MiB in and out.
+// archives carries a tree of 16 MiB in and out.
 func archives(t *testing.T, b *box) {
 	root := filepath.Join(b.Allocs, b.made(b.id), nomadtest.TaskName, "local")
 	if b.Tasks == nomadtest.Exec {
 		root = "/local"
 	}
-	const files, size = 64, 1 << 20
+	const files, size = 16, 1 << 20
 	r := rand.NewChaCha8([32]byte{1})
 	var in bytes.Buffer
 	w := tar.NewWriter(&in)

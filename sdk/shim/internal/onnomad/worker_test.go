@@ -36,7 +36,7 @@ func plugin() sdk.Plugin {
 		if err := cfg.Workers[0].Decode(&c); err != nil {
 			return nil, err
 		}
-		w, err := newWorker(c, shim.Options{Log: cfg.Log})
+		w, err := newWorker(c, shim.Options{Log: cfg.Log, HelloTimeout: dialLimit})
 		if err != nil {
 			return nil, err
 		}
@@ -117,8 +117,8 @@ func (w *worker) end() error {
 func (w *worker) Close() error { return nil }
 
 const (
-	dialLimit = 10 * time.Second
-	askLimit  = 10 * time.Second // for what is asked about a failure
+	dialLimit = time.Minute // on a machine that has other things to do
+	askLimit  = time.Minute // for what is asked about a failure
 
 	chrootProgram = "/slipway/shim"
 	chrootScratch = "/local/scratch"
