@@ -5,7 +5,9 @@ BIN         := bin
 LDFLAGS     := -s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TESTFLAGS   ?=
 # Packages whose tests talk to real servers. In the gate they run one at a time, and last: meanwhile the servers are built.
-SERVERS     := ./sdk/shim/internal/onnomad ./plugins/nomad/...
+SERVERS     := ./sdk/shim/internal/onnomad ./plugins/nomad/... ./plugins/garden/...
+# One package more at a time than there are processors: most of them wait for servers.
+ATONCE      := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .DEFAULT_GOAL := help
 
@@ -14,12 +16,14 @@ help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: programs shim ## build the static binaries: bin/slipway, bin/slipway-memory, and bin/slipway-shim-linux-* for containers
+build: programs shim store ## build the static binaries: bin/slipway, bin/slipway-memory, bin/slipway-garden, bin/slipway-nomad, bin/slipway-shim-linux-* for containers, and bin/slipway-store-linux-* for Nomad nodes
 
 .PHONY: programs
 programs:
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway ./cmd/host
 	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-memory ./plugins/memory/cmd
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-garden ./plugins/garden/cmd
+	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-nomad ./plugins/nomad/cmd
 
 .PHONY: shim
 shim:
@@ -27,17 +31,23 @@ shim:
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-shim-linux-$$arch ./sdk/shim/cmd || exit 1; \
 	done
 
+.PHONY: store
+store:
+	@for arch in amd64 arm64; do \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-store-linux-$$arch ./plugins/nomad/store/cmd || exit 1; \
+	done
+
 .PHONY: demo
 demo: programs ## run a job of several steps on the memory runtime, with text files in and the result on your disk
 	@examples/demo.sh $(BIN)/slipway $(BIN)/demo
 
 .PHONY: deps
-deps: packages servers ## install what the tests need and this machine lacks (Debian packages, as root or by sudo; Nomad, built once)
+deps: packages servers ## install what the tests need and this machine lacks (Debian packages, as root or by sudo; servers, built once)
 
 .PHONY: packages
 packages:
-	@missing=; PATH=$$PATH:/usr/sbin:/sbin; for want in cc:gcc,libc6-dev tar:tar bash:bash awk:mawk sed:sed grep:grep find:findutils sort:coreutils \
-		runc:runc busybox:busybox-static gzip:gzip protoc:protobuf-compiler; do \
+	@missing=; PATH=$$PATH:/usr/sbin:/sbin; for want in cc:gcc,libc6-dev tar:tar bash:bash awk:mawk sed:sed grep:grep curl:curl find:findutils sort:coreutils \
+		runc:runc dockerd:docker.io busybox:busybox-static gzip:gzip protoc:protobuf-compiler; do \
 		command -v "$${want%%:*}" >/dev/null 2>&1 || missing="$$missing $$(echo "$${want#*:}" | tr , ' ')"; \
 	done; \
 	[ -e /usr/include/google/protobuf/duration.proto ] || missing="$$missing libprotobuf-dev"; \
@@ -50,6 +60,7 @@ packages:
 .PHONY: servers
 servers:
 	@GO='$(GO)' plugins/nomad/testserver/build.sh
+	@GO='$(GO)' plugins/garden/testserver/build.sh
 
 .PHONY: tools
 tools:

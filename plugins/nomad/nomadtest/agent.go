@@ -3,14 +3,15 @@
 package nomadtest
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,29 +20,11 @@ import (
 )
 
 const (
-	startLimit = 60 * time.Second // for an agent to be ready; 3 s is usual
-	stopLimit  = 60 * time.Second // for a whole clean-up; 3 s is usual
+	startLimit = 3 * time.Minute  // for an agent to be ready; 3 s is usual
+	stopLimit  = 2 * time.Minute  // for a whole clean-up; 3 s is usual
 	askLimit   = 10 * time.Second // for each thing that the agent is asked to end; then it is done by force
 	portTries  = 5                // a port may be lost to another between choosing and binding it
 )
-
-// Options are what an agent may have otherwise. The zero value is usable.
-type Options struct {
-	// ChrootEnv maps paths of this machine to paths in the chroot of exec tasks. Nil means what BusyboxRoot gives: a static busybox with its applets
-	// in /bin, and root and nobody in /etc. Nomad makes hard links where it can, so that a task's root may change what is named here.
-	ChrootEnv map[string]string
-
-	MaxConnsPerClient int           // HTTP connections that one address may hold; 0: no limit (without this package it would be 100)
-	GCMaxAllocs       int           // allocations on the node that make Nomad clear away ended ones; 0: Nomad's 50
-	GCInterval        time.Duration // between looks for them; 0: Nomad's minute
-
-	// Dev has the agent keep its state in memory. It is ready in two seconds then, but stopping it ends its tasks, and it is never started again:
-	// Restart is an error, and what outlives Kill is lost to Nomad. Without it an agent needs 2 to 12 seconds, for Nomad draws when a node reports.
-	Dev bool
-
-	// HCL is read after, and so over, the package's own configuration.
-	HCL string
-}
 
 // Agent is one running Nomad, made by Start. Its methods may be called from several goroutines, those that start and end it one at a time.
 type Agent struct {
@@ -53,30 +36,75 @@ type Agent struct {
 	transport *http.Transport
 	client    *api.Client
 	node      string
-	exec      bool // whether the exec driver works
+	exec      bool    // whether the exec driver works
+	docker    *docker // nil: it has none
+	role      role
+	servers   string // where a client finds its servers
+	acl       bool
+	token     string // that may do everything
+	tls       *TLS
 
 	mu   sync.Mutex
 	proc *process // the last one started
 }
 
+// role is what an agent is in its cluster.
+type role int
+
+const (
+	alone role = iota // server and client in one
+	serving
+	working
+)
+
 // Start starts an agent, waits until it can run tasks, and clears it away when the test ends: its jobs, processes, mounts, control groups and
 // files. It skips the test without root and where the program is missing. What a test binary that was killed had left is cleared away first.
 func Start(t testing.TB, o Options) *Agent {
 	t.Helper()
+	return begin(t, o, &Agent{})
+}
+
+// StartCluster starts a server, and clients of it with one node each. What Options say of ACL and TLS the server's say for all. Dev is not for them.
+func StartCluster(t testing.TB, server Options, clients ...Options) (*Agent, []*Agent) {
+	t.Helper()
+	s := begin(t, server, &Agent{role: serving})
+	nodes := make([]*Agent, len(clients))
+	for i, o := range clients {
+		o.ACL, o.TLS = server.ACL, server.TLS
+		nodes[i] = begin(t, o, &Agent{role: working, servers: local(s.ports.RPC), token: s.token})
+	}
+	return s, nodes
+}
+
+// begin makes an agent of what is known of it.
+func begin(t testing.TB, o Options, a *Agent) *Agent {
+	t.Helper()
 	bin := program(t)
+	a.bin, a.dev, a.acl, a.tls = bin, o.Dev, o.ACL, o.TLS
+	if o.Dev && a.role != alone {
+		t.Fatal("nomadtest: Options.Dev is for agents that are server and client in one")
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
 	defer cancel()
 	if err := sweep(ctx); err != nil {
 		t.Logf("nomadtest: clearing away what an earlier test left: %v", err)
 	}
-	a, err := open(bin, o.Dev)
-	if err != nil {
+	if err := a.open(); err != nil {
 		t.Fatalf("nomadtest: %v", err)
 	}
 	t.Cleanup(func() { a.cleanUp(t) })
-	if o.ChrootEnv == nil {
+	var err error
+	if o.ChrootEnv == nil && a.role != serving {
 		if o.ChrootEnv, err = BusyboxRoot(filepath.Join(a.dir, "root")); err != nil {
 			lacking(t, err)
+		}
+	}
+	if o.Docker {
+		if _, _, err := dockerPrograms(); err != nil {
+			lacking(t, err)
+		}
+		if err := a.startDocker(ctx); err != nil {
+			t.Fatalf("nomadtest: %v", err)
 		}
 	}
 	if err := a.first(ctx, o, freePorts); err != nil {
@@ -85,26 +113,41 @@ func Start(t testing.TB, o Options) *Agent {
 	return a
 }
 
+// startDocker starts the agent's Docker and gives it its image.
+func (a *Agent) startDocker(ctx context.Context) error {
+	d, err := startDocker(ctx, &site{dir: a.dir})
+	if err != nil {
+		return err
+	}
+	a.docker = d
+	var image bytes.Buffer
+	if err := BusyboxArchive(&image, nil); err != nil {
+		return err
+	}
+	return d.importImage(ctx, Image, &image)
+}
+
 // open makes the agent's directory and locks it, so that no other test binary takes it for an abandoned one.
-func open(bin string, dev bool) (*Agent, error) {
+func (a *Agent) open() error {
 	base, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	dir, err := os.MkdirTemp(base, dirPrefix)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	lock, err := tryLock(dir)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), os.Remove(dir))
+		return errors.Join(fmt.Errorf("lock %s: %w", dir, err), os.Remove(dir))
 	}
 	// Tasks of other users live below it; programs that the agent starts make their sockets in tmp.
 	err = errors.Join(os.Chmod(dir, 0o755), os.Mkdir(filepath.Join(dir, "tmp"), 0o700))
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir), lock.Close())
+		return errors.Join(err, os.RemoveAll(dir), lock.Close())
 	}
-	return &Agent{dir: dir, lock: lock, bin: bin, dev: dev}, nil
+	a.dir, a.lock = dir, lock
+	return nil
 }
 
 // first starts the agent for the first time, on the ports that choose gives. An agent that ends before it is ready is started again on others, but
@@ -134,82 +177,57 @@ func (a *Agent) connect() error {
 	if a.transport != nil {
 		a.transport.CloseIdleConnections()
 	}
-	a.transport = &http.Transport{DialContext: (&net.Dialer{Timeout: 10 * time.Second}).DialContext}
-	c, err := api.NewClient(a.apiConfig(&http.Client{Transport: a.transport}))
-	a.client = c
+	var err error
+	if a.transport, err = a.newTransport(); err != nil {
+		return err
+	}
+	a.client, err = api.NewClient(a.apiConfig(&http.Client{Transport: a.transport}))
 	return err
 }
 
+func (a *Agent) newTransport() (*http.Transport, error) {
+	tr := &http.Transport{DialContext: (&net.Dialer{Timeout: dialLimit}).DialContext}
+	if a.tls == nil {
+		return tr, nil
+	}
+	tr.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	return tr, api.ConfigureTLS(&http.Client{Transport: tr}, a.tls.api())
+}
+
 func (a *Agent) apiConfig(c *http.Client) *api.Config {
-	return &api.Config{Address: a.Address(), HttpClient: c, TLSConfig: &api.TLSConfig{}}
+	conf := &api.Config{Address: a.Address(), HttpClient: c, TLSConfig: &api.TLSConfig{}, SecretID: a.token}
+	if a.tls != nil {
+		conf.TLSConfig = a.tls.api()
+	}
+	return conf
 }
 
-// launch starts the program and waits until it is ready; one that is not is killed again.
-func (a *Agent) launch(ctx context.Context) error {
-	p, err := start(a.bin, a.dir, a.dev)
-	if err != nil {
-		return err
+// program starts the agent's.
+func (a *Agent) program() (*process, error) {
+	args := []string{"agent", "-config", filepath.Join(a.dir, "agent.json"), "-config", filepath.Join(a.dir, "more.hcl")}
+	if a.dev {
+		args = append(args, "-dev")
 	}
-	a.proc = p
-	node, err := a.ready(ctx, p)
-	if err != nil {
-		p.kill()
-		return fmt.Errorf("the agent (pid %d) was not ready: %w", p.pid(), err)
-	}
-	if a.node == "" {
-		a.node, a.exec = node.ID, node.Drivers[Exec].Healthy
-		return nil
-	}
-	if node.ID != a.node || node.Drivers[Exec].Healthy != a.exec {
-		p.kill()
-		return fmt.Errorf("the agent (pid %d) has become another: node %s, not %s", p.pid(), node.ID, a.node)
-	}
-	return nil
-}
-
-// ready waits for the agent's own word that it serves and has registered, then for the node. After a restart the servers know the node as ready
-// from before, which is why the agent's word comes first.
-func (a *Agent) ready(ctx context.Context, p *process) (*api.Node, error) {
-	for _, m := range []string{markServing, markRegistered} {
-		if err := p.await(ctx, m); err != nil {
-			return nil, err
-		}
-	}
-	// Without a key the servers cannot place anything, and wait a second before they try again.
-	err := watch(ctx, func(q *api.QueryOptions) (*api.QueryMeta, bool, error) {
-		keys, meta, err := a.client.Keyring().List(q)
-		return meta, slices.ContainsFunc(keys, func(k *api.RootKeyMeta) bool { return k.State == api.RootKeyStateActive }), err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("the servers' keys: %w", err)
-	}
-	self, err := a.client.Agent().Self()
-	if err != nil {
-		return nil, err
-	}
-	id := self.Stats["client"]["node_id"]
-	var node *api.Node
-	err = watch(ctx, func(q *api.QueryOptions) (*api.QueryMeta, bool, error) {
-		n, meta, err := a.client.Nodes().Info(id, q)
-		if err != nil {
-			return nil, false, err
-		}
-		node = n
-		raw, exec := n.Drivers[RawExec], n.Drivers[Exec]
-		up := n.Status == api.NodeStatusReady && n.SchedulingEligibility == api.NodeSchedulingEligible
-		return meta, up && raw != nil && raw.Healthy && exec != nil, nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("node %s: %w", id, err)
-	}
-	return node, nil
+	return start(a.dir, "the agent", a.bin, args, markServing, markRegistered, markLeading)
 }
 
 // Client returns the API client; it is good as long as the test, also across restarts.
 func (a *Agent) Client() *api.Client { return a.client }
 
 // Address returns the URL of the HTTP API.
-func (a *Agent) Address() string { return fmt.Sprintf("http://127.0.0.1:%d", a.ports.HTTP) }
+func (a *Agent) Address() string {
+	scheme := "http"
+	if a.tls != nil {
+		scheme = "https"
+	}
+	return scheme + "://" + local(a.ports.HTTP)
+}
+
+// Token returns the secret of the token that may do everything, with Options.ACL.
+func (a *Agent) Token() string { return a.token }
+
+// HostVolume returns where this machine has a host volume of the agent's node. Everybody may write there.
+func (a *Agent) HostVolume(name string) string { return filepath.Join(a.dir, "volumes", name) }
 
 // Dir returns the directory that everything of the agent is below; data/alloc in it holds the allocations.
 func (a *Agent) Dir() string { return a.dir }
@@ -219,7 +237,7 @@ func (a *Agent) TaskDir(alloc *api.Allocation, task string) string {
 	return filepath.Join(a.dir, "data", "alloc", alloc.ID, task)
 }
 
-// NodeID returns the id of the agent's one node, which a restart does not change.
+// NodeID returns the id of the agent's one node, which a restart does not change. A server of StartCluster has none.
 func (a *Agent) NodeID() string { return a.node }
 
 // HasExec tells whether the exec driver is there: it needs control groups.

@@ -19,7 +19,7 @@ import (
 
 func limited(t *testing.T) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -176,7 +176,8 @@ func TestLostPort(t *testing.T) {
 		"serf": func(p *ports) error { return hold(t, p.Serf) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, err := open(program(t), true)
+			a := &Agent{bin: program(t), dev: true}
+			err := a.open()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -207,7 +208,8 @@ func hold(t *testing.T, port int) error {
 // TestBadConfiguration tells why an agent does not start, and does not try again.
 func TestBadConfiguration(t *testing.T) {
 	t.Parallel()
-	a, err := open(program(t), true)
+	a := &Agent{bin: program(t), dev: true}
+	err := a.open()
 	if err != nil {
 		t.Fatal(err)
 	}

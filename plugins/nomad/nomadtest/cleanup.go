@@ -25,7 +25,10 @@ func (a *Agent) cleanUp(t testing.TB) {
 		t.Errorf("nomadtest: %v", err)
 	}
 	if t.Failed() && a.proc != nil {
-		t.Logf("nomadtest: the agent said last:\n%s", a.proc.log.tail(tailLines))
+		t.Logf("nomadtest: the agent said last:\n%s", a.proc.log.tail(failureLines))
+		if a.docker != nil {
+			t.Logf("nomadtest: its Docker said last:\n%s", a.docker.daemon.log.tail(failureLines))
+		}
 	}
 	if a.proc != nil && a.proc.running() {
 		if err := a.purge(ctx); err != nil {
@@ -34,6 +37,11 @@ func (a *Agent) cleanUp(t testing.TB) {
 		if err := a.quit(ctx); err != nil {
 			t.Logf("nomadtest: the agent is killed: %v", err)
 			a.Kill()
+		}
+	}
+	if a.docker != nil {
+		if err := a.docker.stop(ctx); err != nil {
+			t.Logf("nomadtest: Docker is killed: %v", err)
 		}
 	}
 	if a.transport != nil {

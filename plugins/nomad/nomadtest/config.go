@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -23,16 +24,26 @@ type ports struct {
 	Serf int `json:"serf"` // over UDP too
 }
 
+// Where agents have their ports: below those that Nomad gives to tasks, and that systems give to whoever asks for any. An agent that is started again must not
+// find that somebody has got its own meanwhile.
+const firstPort, endOfPorts = 10_000, 20_000
+
 // freePorts chooses three ports that nobody listens on. Another program may take one before the agent does.
 func freePorts() (ports, error) {
 	var chosen [3]int
 	for i := range chosen {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return ports{}, err
+		for try := 1; ; try++ {
+			port := firstPort + rand.IntN(endOfPorts-firstPort)
+			l, err := net.Listen("tcp", local(port))
+			if err == nil {
+				defer l.Close() // all three are held until all are chosen, so that they differ
+				chosen[i] = port
+				break
+			}
+			if try == 100 {
+				return ports{}, err
+			}
 		}
-		defer l.Close() // all three are held until all are chosen, so that they differ
-		chosen[i] = l.Addr().(*net.TCPAddr).Port
 	}
 	return ports{HTTP: chosen[0], RPC: chosen[1], Serf: chosen[2]}, nil
 }
@@ -58,17 +69,70 @@ func local(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(
 
 type object map[string]any
 
-// configure writes the agent's configuration files: one node that is its own server, keeps its state on disk, and asks nothing of the network.
+// configure writes the agent's configuration files: what it keeps is on disk, and it asks nothing of the network.
 func (a *Agent) configure(o Options) error {
+	conf := object{
+		"data_dir":  filepath.Join(a.dir, "data"),
+		"bind_addr": "127.0.0.1",
+		"ports":     a.ports,
+		"advertise": object{"http": local(a.ports.HTTP), "rpc": local(a.ports.RPC), "serf": local(a.ports.Serf)},
+		"consul":    object{"auto_advertise": false, "client_auto_join": false, "server_auto_join": false},
+		"limits":    object{"http_max_conns_per_client": o.MaxConnsPerClient},
+
+		"log_level":                   "INFO",
+		"leave_on_interrupt":          false,
+		"leave_on_terminate":          false,
+		"disable_update_check":        true,
+		"disable_anonymous_signature": true,
+	}
+	if a.role != working {
+		conf["server"] = object{"enabled": true, "bootstrap_expect": 1}
+	}
+	if a.role != serving {
+		client, err := a.clientConfig(o)
+		if err != nil {
+			return err
+		}
+		conf["client"], conf["plugin"] = client, a.plugins(o)
+	}
+	if o.ACL {
+		conf["acl"] = object{"enabled": true}
+	}
+	if o.TLS != nil {
+		conf["tls"] = object{
+			"http": true, "rpc": true, "verify_server_hostname": true, "verify_https_client": true,
+			"ca_file": o.TLS.CA, "cert_file": o.TLS.Agent, "key_file": o.TLS.AgentKey,
+		}
+	}
+	text, err := json.MarshalIndent(conf, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(a.dir, "agent.json"), text, 0o600); err != nil {
+		return err
+	}
+	return a.SetHCL(o.HCL)
+}
+
+// SetHCL replaces Options.HCL from the agent's next start on.
+func (a *Agent) SetHCL(text string) error {
+	return os.WriteFile(filepath.Join(a.dir, "more.hcl"), []byte(text), 0o600)
+}
+
+// clientConfig is for the agent's node.
+func (a *Agent) clientConfig(o Options) (object, error) {
 	client := object{
 		"enabled":           true,
 		"network_interface": "lo",
 		"options": object{
-			"driver.allowlist": "exec,raw_exec",
+			"driver.allowlist": a.drivers(),
 			// Those of clouds would ask the network who they are.
 			"fingerprint.denylist": "bridge,cni,plugins_cni,consul,vault,env_aws,env_azure,env_digitalocean,env_gce",
 			"user.denylist":        "", // tasks may be root, as in a container
 		},
+	}
+	if a.servers != "" {
+		client["servers"] = []string{a.servers}
 	}
 	if o.ChrootEnv != nil {
 		client["chroot_env"] = o.ChrootEnv
@@ -79,31 +143,42 @@ func (a *Agent) configure(o Options) error {
 	if o.GCInterval > 0 {
 		client["gc_interval"] = o.GCInterval.String()
 	}
-	conf := object{
-		"data_dir":  filepath.Join(a.dir, "data"),
-		"bind_addr": "127.0.0.1",
-		"ports":     a.ports,
-		"advertise": object{"http": local(a.ports.HTTP), "rpc": local(a.ports.RPC), "serf": local(a.ports.Serf)},
-		"server":    object{"enabled": true, "bootstrap_expect": 1},
-		"client":    client,
-		"plugin":    object{"raw_exec": object{"config": object{"enabled": true}}},
-		"consul":    object{"auto_advertise": false, "client_auto_join": false, "server_auto_join": false},
-		"limits":    object{"http_max_conns_per_client": o.MaxConnsPerClient},
+	volumes := object{}
+	for _, name := range o.HostVolumes {
+		dir := a.HostVolume(name)
+		if err := os.MkdirAll(dir, 0o777); err != nil {
+			return nil, err
+		}
+		if err := os.Chmod(dir, 0o777); err != nil {
+			return nil, err
+		}
+		volumes[name] = object{"path": dir}
+	}
+	if len(volumes) > 0 {
+		client["host_volume"] = volumes
+	}
+	return client, nil
+}
 
-		"log_level":                   "INFO",
-		"leave_on_interrupt":          false,
-		"leave_on_terminate":          false,
-		"disable_update_check":        true,
-		"disable_anonymous_signature": true,
+// plugins are the drivers' settings.
+func (a *Agent) plugins(o Options) object {
+	all := object{"raw_exec": object{"config": object{"enabled": true}}}
+	if a.docker != nil {
+		all["docker"] = object{"config": object{
+			"endpoint": "unix://" + a.docker.socket(), "allow_privileged": o.Privileged,
+			"volumes": object{"enabled": true},
+			"gc":      object{"image": false, "dangling_containers": object{"enabled": false}}, // an image that goes cannot be pulled
+		}}
 	}
-	text, err := json.MarshalIndent(conf, "", "  ")
-	if err != nil {
-		return err
+	return all
+}
+
+// drivers are those that the agent looks for. A Docker that this machine happens to run is none of its business.
+func (a *Agent) drivers() string {
+	if a.docker == nil {
+		return "exec,raw_exec"
 	}
-	if err := os.WriteFile(filepath.Join(a.dir, "agent.json"), text, 0o600); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(a.dir, "more.hcl"), []byte(o.HCL), 0o600)
+	return "exec,raw_exec,docker"
 }
 
 // BusyboxRoot makes a tree with a static busybox and its applets below dir, which need not exist, and returns the map that puts it into a chroot: what

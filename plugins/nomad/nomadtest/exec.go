@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -30,6 +29,9 @@ var errGone = errors.New("the exec is over")
 // for Nomad then kills only commands that write. There is no way back to it. In a task of the driver Exec a program that cannot be started gets no
 // answer, nor does any Exec after it: Nomad's executor then waits for ever. Nomad sends stdin in pieces of 2 KiB.
 //
+// In a task of the driver Docker Nomad may take a command that dockerd has not started yet for one that has ended: then the code is 0, and what it writes
+// is lost. It still runs.
+//
 // A Read of stdin that is under way when Exec returns is not waited for: whoever owns the reader ends it.
 func (a *Agent) Exec(ctx context.Context, alloc *api.Allocation, task string, argv []string, stdin io.Reader, stdout, stderr io.Writer) (int, error) {
 	if err := ctx.Err(); err != nil {
@@ -37,7 +39,10 @@ func (a *Agent) Exec(ctx context.Context, alloc *api.Allocation, task string, ar
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	tr := &http.Transport{DialContext: (&net.Dialer{Timeout: dialLimit}).DialContext}
+	tr, err := a.newTransport()
+	if err != nil {
+		return -1, err
+	}
 	defer tr.CloseIdleConnections()
 	// Its time limit ends with the handshake: what follows is no longer HTTP.
 	client, err := api.NewClient(a.apiConfig(&http.Client{Transport: tr, Timeout: dialLimit}))

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"time"
 
 	"github.com/slipway-run/slipway/internal/testkit"
 )
@@ -129,12 +128,11 @@ func TestExecUnanswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	freeze(t, a)
-	begun := time.Now()
 	if code, err := a.Exec(ctx, alloc, TaskName, []string{"/bin/true"}, nil, nil, nil); err == nil {
 		t.Errorf("code %d from a frozen agent", code)
 	}
-	if d := time.Since(begun); d > 4*dialLimit {
-		t.Errorf("gave up after %v only", d)
+	if ctx.Err() != nil {
+		t.Error("it gave up with its caller only")
 	}
 	a.Kill()
 }

@@ -17,6 +17,7 @@ import (
 const (
 	RawExec = "raw_exec" // no isolation: the task is a process of this machine
 	Exec    = "exec"     // a chroot, and namespaces of its own for mounts and processes
+	Docker  = "docker"   // a container of Image; see Options.Docker
 )
 
 // ContainerRoot is root for Exec tasks in the chroot that Options.ChrootEnv has by default. The driver wants a name that this machine knows, but the
@@ -29,11 +30,11 @@ const TaskName = "main"
 
 // Task is a command for a job of its own. The zero values but Command's are usable.
 type Task struct {
-	Driver   string // RawExec or Exec; empty: RawExec
-	Command  string // Exec looks for it in the chroot
+	Driver   string // RawExec, Exec or Docker; empty: RawExec
+	Command  string // Exec looks for it in the chroot, Docker in the image
 	Args     []string
 	Env      map[string]string
-	User     string // empty: nobody for Exec (see ContainerRoot), the agent's own for RawExec
+	User     string // empty: nobody for Exec (see ContainerRoot), the agent's own for RawExec, the image's for Docker
 	MemoryMB int    // 0: 64
 
 	// KillTimeout is what the task gets between SIGINT and SIGKILL when it is stopped; 0: 500 ms.
@@ -44,7 +45,11 @@ type Task struct {
 // that cannot be placed or ends before is an error with Nomad's reasons, and so is an end of ctx; the job stays registered then too, until the test
 // ends or the caller takes it back.
 func (a *Agent) Run(ctx context.Context, task Task) (*api.Allocation, error) {
-	job := task.job("nomadtest-" + strings.ToLower(rand.Text()))
+	return a.runJob(ctx, task.job("nomadtest-"+strings.ToLower(rand.Text())))
+}
+
+// runJob registers a job with one task and waits until it runs.
+func (a *Agent) runJob(ctx context.Context, job *api.Job) (*api.Allocation, error) {
 	reply, _, err := a.client.Jobs().Register(job, new(api.WriteOptions).WithContext(ctx))
 	if err != nil {
 		return nil, fmt.Errorf("register job %s: %w", *job.ID, err)
@@ -70,6 +75,10 @@ func (t Task) job(id string) *api.Job {
 	if t.KillTimeout == 0 {
 		t.KillTimeout = 500 * time.Millisecond
 	}
+	config := map[string]any{"command": t.Command, "args": slices.Clone(t.Args)}
+	if t.Driver == Docker {
+		config["image"] = Image
+	}
 	return &api.Job{
 		ID:          &id,
 		Type:        new(api.JobTypeBatch),
@@ -83,7 +92,7 @@ func (t Task) job(id string) *api.Job {
 				Name:        TaskName,
 				Driver:      t.Driver,
 				User:        t.User,
-				Config:      map[string]any{"command": t.Command, "args": slices.Clone(t.Args)},
+				Config:      config,
 				Env:         t.Env,
 				KillTimeout: &t.KillTimeout,
 				Resources:   &api.Resources{CPU: new(20), MemoryMB: &t.MemoryMB},

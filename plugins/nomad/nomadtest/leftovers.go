@@ -19,14 +19,29 @@ import (
 )
 
 // site is the ground that one agent and its tasks stand on: a directory, and the allocations that control groups are named after. A process is the
-// site's if its working directory, root or program is below the directory, or if it is in such a control group.
+// site's if its working directory, root or program is below the directory, or if it is in such a control group, or in that of its Docker.
 type site struct {
-	dir    string
-	allocs []string
+	dir     string
+	allocs  []string
+	sockets []string // that containerd's shims have outside of dir
 }
 
-// survey adds the allocations that have a directory now.
+// survey adds the allocations that have a directory now, and the sockets of Docker's containers.
 func (s *site) survey() error {
+	notes, err := filepath.Glob(filepath.Join(s.dir, "docker", "containerd-state", "*", "*", "*", "address"))
+	if err != nil {
+		return err
+	}
+	for _, n := range notes {
+		text, err := os.ReadFile(n)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		socket := strings.TrimPrefix(string(text), "unix://")
+		if strings.HasPrefix(socket, shimSockets) && !slices.Contains(s.sockets, socket) {
+			s.sockets = append(s.sockets, socket)
+		}
+	}
 	list, err := os.ReadDir(filepath.Join(s.dir, "data", "alloc"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -39,6 +54,9 @@ func (s *site) survey() error {
 	return nil
 }
 
+// shimSockets is where containerd's shims have their sockets, whatever they are told.
+const shimSockets = "/run/containerd/s/"
+
 // clear ends the site's processes, removes its mounts and control groups and then its directory, which stays as long as anything is mounted in it.
 func (s *site) clear(ctx context.Context) error {
 	if err := s.survey(); err != nil {
@@ -50,7 +68,13 @@ func (s *site) clear(ctx context.Context) error {
 	if err := s.unmount(); err != nil {
 		return err
 	}
-	return errors.Join(s.removeGroups(), os.RemoveAll(s.dir))
+	errs := []error{s.removeGroups(), s.removeBridge()}
+	for _, socket := range s.sockets {
+		if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, os.RemoveAll(s.dir))...)
 }
 
 // left says what of the site is still there.
@@ -77,6 +101,14 @@ func (s *site) left() ([]string, error) {
 	}
 	for _, g := range groups {
 		found = append(found, "control group "+g)
+	}
+	for _, socket := range s.sockets {
+		if _, err := os.Lstat(socket); err == nil {
+			found = append(found, "socket "+socket)
+		}
+	}
+	if s.hasBridge() {
+		found = append(found, "network device "+s.bridge())
 	}
 	if _, err := os.Lstat(s.dir); err == nil {
 		found = append(found, "directory "+s.dir)
@@ -113,6 +145,9 @@ func (s *site) owns(pid int) bool {
 	}
 	if exe, err := os.Readlink(proc + "exe"); err != nil || exe == "" {
 		return false
+	}
+	if bytes.Contains(groups, []byte(":/"+s.name()+"/")) {
+		return true
 	}
 	return slices.ContainsFunc(s.allocs, func(id string) bool { return bytes.Contains(groups, []byte("/"+id+".")) })
 }
@@ -167,16 +202,25 @@ func (s *site) end(ctx context.Context, pid int) error {
 // thaw lets frozen tasks run, for only then they end. An agent that is killed while it ends a task leaves it frozen.
 func (s *site) thaw() error {
 	groups, err := s.groups()
+	if err != nil {
+		return err
+	}
 	for _, g := range groups {
-		state := filepath.Join(g, "freezer.state")
-		if _, err := os.Stat(state); err != nil {
-			continue // not the freezer's
-		}
-		if err := os.WriteFile(state, []byte("THAWED"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		dirs, err := below(g)
+		if err != nil {
 			return err
 		}
+		for _, d := range dirs {
+			state := filepath.Join(d, "freezer.state")
+			if _, err := os.Stat(state); err != nil {
+				continue // not the freezer's
+			}
+			if err := os.WriteFile(state, []byte("THAWED"), 0); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENODEV) {
+				return err
+			}
+		}
 	}
-	return err
+	return nil
 }
 
 // mounts returns the mount points in the directory, the later mounted first.
@@ -220,18 +264,23 @@ func (s *site) unmount() error {
 	return nil
 }
 
-// groups returns the control groups of the site's allocations, of either version. Nomad's own parent group, which all agents of a machine share, is
-// not among them.
+// groups returns the control groups of the site's allocations and of its Docker, of either version. Nomad's own parent group, which all agents of a
+// machine share, is not among them.
 func (s *site) groups() ([]string, error) {
-	var all []string
+	var patterns []string
 	for _, id := range s.allocs {
-		for _, depth := range []string{"*/*", "*/*/*"} {
-			found, err := filepath.Glob(filepath.Join("/sys/fs/cgroup", depth, id+".*"))
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, found...)
+		patterns = append(patterns, "*/*/"+id+".*", "*/*/*/"+id+".*")
+	}
+	if strings.HasPrefix(s.name(), dirPrefix) {
+		patterns = append(patterns, s.name(), "*/"+s.name())
+	}
+	var all []string
+	for _, p := range patterns {
+		found, err := filepath.Glob(filepath.Join("/sys/fs/cgroup", p))
+		if err != nil {
+			return nil, err
 		}
+		all = append(all, found...)
 	}
 	return all, nil
 }
@@ -242,14 +291,8 @@ func (s *site) removeGroups() error {
 		return err
 	}
 	for _, g := range groups {
-		var dirs []string
-		err := filepath.WalkDir(g, func(path string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() {
-				dirs = append(dirs, path)
-			}
-			return err
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		dirs, err := below(g)
+		if err != nil {
 			return err
 		}
 		for _, d := range slices.Backward(dirs) {
@@ -259,4 +302,19 @@ func (s *site) removeGroups() error {
 		}
 	}
 	return nil
+}
+
+// below returns a directory and those in it, each before what it holds.
+func below(dir string) ([]string, error) {
+	var dirs []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			dirs = append(dirs, path)
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return dirs, err
 }

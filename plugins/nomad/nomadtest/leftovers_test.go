@@ -52,9 +52,10 @@ func TestNothingLeft(t *testing.T) {
 	t.Parallel()
 	ctx := limited(t)
 	for name, end := range map[string]func(*testing.T, *Agent){
-		"running": func(*testing.T, *Agent) {},
-		"frozen":  freeze,
-		"killed":  func(_ *testing.T, a *Agent) { a.Kill() },
+		"running":       func(*testing.T, *Agent) {},
+		"frozen":        freeze,
+		"killed":        func(_ *testing.T, a *Agent) { a.Kill() },
+		"Docker killed": func(_ *testing.T, a *Agent) { a.docker.kill() },
 		"stopped": func(t *testing.T, a *Agent) {
 			if err := a.Stop(ctx); err != nil {
 				t.Error(err)
@@ -65,12 +66,15 @@ func TestNothingLeft(t *testing.T) {
 			var s site
 			var procs []string
 			t.Run("test", func(t *testing.T) {
-				a := Start(t, Options{Dev: name != "stopped"}) // stopped with Dev, it would end its tasks itself
+				a := Start(t, Options{Dev: name != "stopped", Docker: name == "killed" || name == "Docker killed"}) // stopped with Dev, it would end its tasks itself
 				s.dir = a.dir
 				procs = append(procs, proc(a.PID()))
 				tasks := []Task{{Command: "/bin/sh", Args: []string{"-c", stray}}}
 				if a.HasExec() {
 					tasks = append(tasks, Task{Driver: Exec, User: ContainerRoot, Command: "/bin/sh", Args: []string{"-c", stray}})
+				}
+				if a.docker != nil {
+					tasks = append(tasks, Task{Driver: Docker, Command: "/bin/sh", Args: []string{"-c", stray}})
 				}
 				for _, task := range tasks {
 					alloc, err := a.Run(ctx, task)
@@ -79,19 +83,17 @@ func TestNothingLeft(t *testing.T) {
 					}
 					s.allocs = append(s.allocs, alloc.ID)
 				}
-				pids, err := s.processes()
-				if err != nil {
-					t.Fatal(err)
-				}
-				strays := 0
+				pids := s.await(t, func(pids []int) bool {
+					strays := 0
+					for _, pid := range pids {
+						if strings.HasPrefix(cmdline(pid), "sleep\x001001\x00") { // no longer setsid
+							strays++
+						}
+					}
+					return strays == len(tasks)
+				})
 				for _, pid := range pids {
 					procs = append(procs, proc(pid))
-					if strings.Contains(cmdline(pid), "sleep\x001001") {
-						strays++
-					}
-				}
-				if strays != len(tasks) {
-					t.Fatalf("%d of %d strays are found", strays, len(tasks))
 				}
 				end(t, a)
 			})
@@ -126,7 +128,10 @@ func TestSweep(t *testing.T) {
 	const abandon = "NOMADTEST_ABANDON"
 	ctx := limited(t)
 	if os.Getenv(abandon) != "" {
-		a := Start(t, Options{Dev: true})
+		a := Start(t, Options{Dev: true, Docker: true})
+		if _, err := a.Run(ctx, sleeper(Docker)); err != nil {
+			t.Fatal(err)
+		}
 		alloc, err := a.Run(ctx, sleeper(RawExec))
 		if err != nil {
 			t.Fatal(err)
@@ -161,13 +166,10 @@ func TestSweep(t *testing.T) {
 	}
 	dir := said[1]
 	s := &site{dir: dir}
-	if err := s.survey(); err != nil || len(s.allocs) != 1 {
-		t.Fatalf("allocations %v, error %v", s.allocs, err)
+	if err := s.survey(); err != nil || len(s.allocs) != 2 || len(s.sockets) != 1 || !s.hasBridge() {
+		t.Fatalf("allocations %v, sockets %v, error %v", s.allocs, s.sockets, err)
 	}
-	pids, err := s.processes()
-	if err != nil || !slices.ContainsFunc(pids, func(pid int) bool { return strings.HasPrefix(cmdline(pid), "/bin/sleep") }) {
-		t.Fatalf("the task has not outlived the test binary: processes %v, error %v", pids, err)
-	}
+	s.await(t, func(pids []int) bool { return slices.ContainsFunc(pids, sleeping) }) // the task outlives the test binary
 	if err := sweep(ctx); err != nil {
 		t.Fatal(err)
 	}

@@ -15,35 +15,40 @@ import (
 	"time"
 )
 
-// What the agent says, at this version, when its API is open, and when its node has registered with its server.
+// What the agent says, at this version, when its API is open, when its node has registered with its server, and when a server leads.
 const (
 	markServing    = "Nomad agent started!"
 	markRegistered = "node registration complete"
+	markLeading    = "cluster leadership acquired"
 )
 
-const tailLines = 200
+const (
+	tailLines    = 200 // how much is kept of what a program says
+	failureLines = 12  // how much of that a failed test tells: what the test itself said must stay in sight
+)
 
-var errEnded = errors.New("the agent has ended")
+var errEnded = errors.New("the program has ended")
 
-// process is one run of the program. Its own goroutine awaits its end.
+// process is one run of a program. Its own goroutine awaits its end.
 type process struct {
+	name  string // as messages call it
 	cmd   *exec.Cmd
 	log   journal
 	ended chan struct{}
 	err   error // how it ended; valid once ended is closed
 }
 
-// start runs the program in dir, whose configuration files are there. Working directory and TMPDIR are below dir for all that it starts in turn,
-// which is how these are found again. Its environment is small, so that nothing of the test's own reaches tasks.
-func start(bin, dir string, dev bool) (*process, error) {
-	args := []string{"agent", "-config", filepath.Join(dir, "agent.json"), "-config", filepath.Join(dir, "more.hcl")}
-	if dev {
-		args = append(args, "-dev")
-	}
+// start runs a program in the agent's directory dir. Working directory and TMPDIR are below dir for all that it starts in turn, which is how these are
+// found again. Its environment is small, so that nothing of the test's own reaches tasks. marks are what it may say that await waits for.
+func start(dir, name, bin string, args []string, marks ...string) (*process, error) {
 	p := &process{
+		name:  name,
 		cmd:   exec.Command(bin, args...),
-		log:   journal{marks: map[string]chan struct{}{markServing: make(chan struct{}), markRegistered: make(chan struct{})}},
+		log:   journal{marks: make(map[string]chan struct{}, len(marks))},
 		ended: make(chan struct{}),
+	}
+	for _, m := range marks {
+		p.log.marks[m] = make(chan struct{})
 	}
 	p.cmd.Dir = dir
 	p.cmd.Env = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + dir, "TMPDIR=" + filepath.Join(dir, "tmp")}
@@ -62,7 +67,7 @@ func start(bin, dir string, dev bool) (*process, error) {
 
 func (p *process) pid() int { return p.cmd.Process.Pid }
 
-// await waits until the agent has said mark. An agent that ends before is errEnded, with the last that it said.
+// await waits until the program has said mark. One that ends before is errEnded, with the last that it said.
 func (p *process) await(ctx context.Context, mark string) error {
 	select {
 	case <-p.log.marks[mark]:
@@ -93,7 +98,7 @@ func (p *process) stop(ctx context.Context) error {
 	case <-p.ended:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("the agent (pid %d) did not stop: %w", p.pid(), ctx.Err())
+		return fmt.Errorf("%s (pid %d) did not stop: %w", p.name, p.pid(), ctx.Err())
 	}
 }
 

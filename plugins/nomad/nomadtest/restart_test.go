@@ -6,8 +6,10 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-run/slipway/internal/testkit"
 )
@@ -16,17 +18,33 @@ import (
 func pidOf(t *testing.T, a *Agent, id string) string {
 	t.Helper()
 	s := &site{dir: a.dir, allocs: []string{id}}
-	pids, err := s.processes()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, pid := range pids {
-		if strings.HasPrefix(cmdline(pid), "/bin/sleep\x001000\x00") {
-			return proc(pid)
+	pids := s.await(t, func(pids []int) bool { return slices.ContainsFunc(pids, sleeping) })
+	return proc(pids[slices.IndexFunc(pids, sleeping)])
+}
+
+func sleeping(pid int) bool { return strings.HasPrefix(cmdline(pid), "/bin/sleep\x001000\x00") }
+
+// await waits until its processes are as wanted: Nomad calls a task up before its program has come to anything.
+func (s *site) await(t *testing.T, wanted func(pids []int) bool) []int {
+	t.Helper()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for ctx := limited(t); ; <-again.C {
+		pids, err := s.processes()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if wanted(pids) {
+			return pids
+		}
+		if ctx.Err() != nil {
+			var all []string
+			for _, pid := range pids {
+				all = append(all, cmdline(pid))
+			}
+			t.Fatalf("allocations %v have only the processes %q", s.allocs, all)
 		}
 	}
-	t.Fatalf("allocation %s has no sleeping process among %v", id, pids)
-	return ""
 }
 
 // TestRestart kills and stops an agent: its tasks run on meanwhile, and afterwards they are the same ones in the same allocations.

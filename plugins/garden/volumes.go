@@ -1,0 +1,90 @@
+package garden
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+
+	"code.cloudfoundry.org/garden"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// CreateVolume is the store's, as all that is about volumes but sealing.
+func (w *worker) CreateVolume(ctx context.Context, spec sdk.VolumeSpec) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := spec.Validate(); err != nil {
+		return err
+	}
+	if spec.Privileged && w.config.Privileged != "allow" {
+		return sdk.NewUnsupported(sdk.FeaturePrivileged)
+	}
+	return w.store.CreateVolume(ctx, spec)
+}
+
+// SealVolume has every container that can write the volume start nothing more, for good.
+func (w *worker) SealVolume(ctx context.Context, id sdk.VolumeID) error {
+	return w.store.SealVolume(ctx, id, func(ctx context.Context) error {
+		writers, err := w.garden.List(ctx, garden.Properties{writesProperty(id): yes})
+		if err != nil {
+			return err
+		}
+		inUse := func(container string) error {
+			return sdk.NewFailedPrecondition(sdk.ReasonInUse, sdk.KindVolume, string(id),
+				"volume %q: a process lives in container %q, which can write it; end it before sealing", id, container)
+		}
+		// With one of many busy nothing is sealed, and then the others shall still take processes. What starts from here on is too late to be spared.
+		if len(writers) > 1 {
+			for _, container := range writers {
+				all, err := w.Driver.ListProcesses(ctx, sdk.ContainerID(container))
+				if err == nil && slices.ContainsFunc(all, func(p sdk.ProcessInfo) bool { return p.State == sdk.ProcessRunning }) {
+					return inUse(container)
+				}
+			}
+		}
+		for _, container := range writers {
+			err := w.Quiesce(ctx, sdk.ContainerID(container))
+			switch {
+			case errors.Is(err, sdk.ReasonInUse):
+				return inUse(container)
+			case sdk.IsNotFound(err, sdk.KindContainer), errors.Is(err, sdk.ReasonRecordLost), errors.Is(err, sdk.ReasonCreating): // nothing of it can run
+			case err != nil:
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// ListVolumes is that of sdk.Worker, as the next four.
+func (w *worker) ListVolumes(ctx context.Context, filter sdk.Filter, emit func(sdk.VolumeInfo) error) error {
+	return w.store.ListVolumes(ctx, filter, emit)
+}
+
+// DestroyVolume removes a volume.
+func (w *worker) DestroyVolume(ctx context.Context, id sdk.VolumeID) error {
+	return w.store.DestroyVolume(ctx, id)
+}
+
+// StreamIn unpacks into an open volume.
+func (w *worker) StreamIn(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn, r io.Reader) error {
+	return w.store.StreamIn(ctx, id, in, r)
+}
+
+// StreamOut packs what is in a volume.
+func (w *worker) StreamOut(ctx context.Context, id sdk.VolumeID, out sdk.StreamOut, wr io.Writer) error {
+	return w.store.StreamOut(ctx, id, out, wr)
+}
+
+// PeerTicket is that of sdk.PeerStreamer.
+func (w *worker) PeerTicket(ctx context.Context, dst sdk.VolumeID, in sdk.StreamIn) (sdk.PeerTicket, error) {
+	return w.store.PeerTicket(ctx, dst, in)
+}
+
+// PeerSend has this worker's server send to another.
+func (w *worker) PeerSend(ctx context.Context, src sdk.VolumeID, out sdk.StreamOut, ticket sdk.PeerTicket) error {
+	return w.store.PeerSend(ctx, src, out, ticket)
+}

@@ -1,0 +1,158 @@
+//go:build linux
+
+package nomad
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// built is where the programs are that nodes need.
+var built string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "slipway-built-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // tasks are of all users
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	built = dir
+	for name, pkg := range map[string]string{
+		shimProgram: "sdk/shim/cmd", storeProgram: "plugins/nomad/store/cmd", "slipway-nomad": "plugins/nomad/cmd",
+		"slipway": "cmd/host", "slipway-memory": "plugins/memory/cmd", "slipway-garden": "plugins/garden/cmd",
+	} {
+		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program(name), "github.com/slipway-run/slipway/"+pkg)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", pkg, err, out)
+			return 1
+		}
+	}
+	for _, name := range []string{shimProgram, storeProgram} { // as plugins look for them
+		if err := os.Link(program(name), program(name+"-linux-"+runtime.GOARCH)); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
+}
+
+func program(name string) string { return filepath.Join(built, name) }
+
+// hostVolume is where nodes keep volumes.
+const hostVolume = "slipway"
+
+// config is a block for an agent's one node, whose containers are processes of the machine.
+func config(a *nomadtest.Agent) Config {
+	return Config{
+		Address: a.Address(), Namespace: "default", Driver: "raw_exec", Privileged: "deny", Architecture: "amd64", ShimPath: program(shimProgram),
+		CPU: 10, Memory: 64 << 20, MaxConnections: 32, Rate: 100,
+		PlaceTimeout: sdk.Duration(time.Minute), StartTimeout: sdk.Duration(2 * time.Minute), RequestTimeout: sdk.Duration(time.Minute),
+	}
+}
+
+// onDocker is a block for an agent's one node, with containers and a store of docker's. Nodes have the programs.
+func onDocker(a *nomadtest.Agent) Config {
+	c := config(a)
+	c.Driver, c.Image, c.Privileged = "docker", nomadtest.Image, "allow"
+	c.Store = &StoreConfig{HostVolume: hostVolume, Path: program(storeProgram), CPU: 10}
+	return c
+}
+
+// fetching has nodes fetch the programs from the plugin.
+func fetching(t *testing.T, c Config) (Config, net.Listener) {
+	t.Helper()
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { lis.Close() })
+	c.Shim, c.ShimPath, c.Listen, c.Serve = c.ShimPath, "", lis.Addr().String(), "http://"+lis.Addr().String()
+	if c.Store != nil {
+		s := *c.Store
+		s.Program, s.Path = s.Path, ""
+		c.Store = &s
+	}
+	return c, lis
+}
+
+// open makes a runtime with a block "pool", and gives the worker of the agent's node once it is told of.
+func open(t *testing.T, a *nomadtest.Agent, c Config, lis net.Listener) (*Runtime, *node) {
+	t.Helper()
+	rt := openRuntime(t, "", map[string]Config{"pool": c}, lis)
+	return rt, nodeOf(t, rt, a, "pool")
+}
+
+// openRuntime makes a runtime that the test's end closes.
+func openRuntime(t *testing.T, plugin string, blocks map[string]Config, lis net.Listener) *Runtime {
+	t.Helper()
+	rt, err := New(blocks, Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Plugin: plugin, listener: lis})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return rt
+}
+
+// nodeOf gives a block's worker for the agent's node once it is told of.
+func nodeOf(t *testing.T, rt *Runtime, a *nomadtest.Agent, block string) *node {
+	t.Helper()
+	name := block + "/" + a.NodeID()[:8]
+	told(t, rt, name)
+	w, err := rt.Worker(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.(*node)
+}
+
+// told waits until a worker is told of.
+func told(t *testing.T, rt *Runtime, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	found := errors.New("found")
+	err := rt.Workers(ctx, func(e sdk.WorkerEvent) error {
+		for _, w := range e.Workers {
+			if w.Name == name && e.Kind != sdk.WorkerRemove {
+				return found
+			}
+		}
+		return nil
+	})
+	if err != found {
+		t.Fatalf("no worker %s: %v", name, err)
+	}
+}
