@@ -1,12 +1,12 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/slipway-run/slipway/host/store"
@@ -21,8 +21,10 @@ type Artifact struct {
 	Name string
 }
 
-// DefaultArtifactTTL is how long an artifact that nobody owns is kept.
+// DefaultArtifactTTL is how long an artifact that nobody owns is kept where the configuration says nothing else.
 const DefaultArtifactTTL = 12 * time.Hour
+
+func (h *Host) artifactTTL() time.Duration { return cmp.Or(h.cfg.Artifacts.TTL, DefaultArtifactTTL) }
 
 // AddDir makes a directory of this machine an artifact under a name, or finds the one of that name. It is not read before a
 // worker needs it; what is read then is what the artifact is. Adding the directory again, after a restart, gives the
@@ -44,8 +46,8 @@ func (h *Host) findOrAddArtifact(ctx context.Context, name, owner string) (*Arti
 		if row, err = tx.ArtifactByName(name); !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		now := time.Now()
-		row = store.Artifact{ID: newID("a"), Name: name, Owner: owner, CreatedAt: now, ExpiresAt: now.Add(DefaultArtifactTTL)}
+		now, ttl := time.Now(), h.artifactTTL()
+		row = store.Artifact{ID: newID("a"), Name: name, Owner: owner, TTL: ttl, CreatedAt: now, UsedAt: now, ExpiresAt: now.Add(ttl)}
 		return tx.PutArtifact(row)
 	})
 	if err != nil {
@@ -54,13 +56,13 @@ func (h *Host) findOrAddArtifact(ctx context.Context, name, owner string) (*Arti
 	return &Artifact{ID: row.ID, Name: row.Name}, nil
 }
 
-// Artifact finds an artifact by its name. One that is not there is a store.ErrNotFound.
+// Artifact finds an artifact by its name. One that is not there is NotFound of KindArtifact, and a store.ErrNotFound.
 func (h *Host) Artifact(ctx context.Context, name string) (*Artifact, error) {
 	var a *Artifact
 	err := h.store.View(ctx, func(tx *store.Tx) error {
 		row, err := tx.ArtifactByName(name)
 		if err != nil {
-			return fmt.Errorf("artifact %s: %w", name, err)
+			return noArtifact(name, err)
 		}
 		a = &Artifact{ID: row.ID, Name: row.Name}
 		return nil
@@ -68,213 +70,69 @@ func (h *Host) Artifact(ctx context.Context, name string) (*Artifact, error) {
 	return a, err
 }
 
-// replica is content of an artifact on a worker.
-type replica struct {
-	volume sdk.VolumeID
-	bytes  int64
+// noArtifact says of an artifact that its row is not there; any other error stays as it is.
+func noArtifact(name string, err error) error {
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return &sdk.Error{Class: sdk.NotFound, Kind: KindArtifact, ID: name, Cause: err,
+		Message: fmt.Sprintf("there is no artifact %s: it was never made, was removed, or its time has passed", name)}
 }
 
-// replicate brings an artifact to a worker, where it becomes one sealed volume, however many ask for it at once.
-func (h *Host) replicate(ctx context.Context, a *Artifact, w *worker, progress func(StreamProgress)) (replica, error) {
-	return h.replicas.do(ctx, a.ID+"@"+w.name, func(ctx context.Context) (replica, error) {
-		have, err := h.volumes(ctx, store.VolumeFilter{Worker: w.name, Artifact: a.ID, States: []string{volumeSealed}})
-		if err != nil {
-			return replica{}, err
-		}
-		if len(have) > 0 {
-			return replica{volume: sdk.VolumeID(have[0].ID), bytes: have[0].Bytes}, nil
-		}
-		return h.stream(ctx, a, w, progress)
-	})
-}
-
-// source is where content can be read.
-type source struct {
-	name string // of a worker, or "local"
-	read func(ctx context.Context, w io.Writer) error
-}
-
-const localSource = "local"
-
-// dropReplica gives up a replica that its worker does not know, and tells whether it did: not the only one, for the worker may be wrong for
-// a while.
+// dropReplica gives up a replica that its worker does not know, and tells whether it is given up: not the only one, for the worker may be
+// wrong for a while, and of several at once not the last.
 func (h *Host) dropReplica(ctx context.Context, a *Artifact, w *worker, id string) bool {
-	sources, err := h.sources(ctx, a)
-	if err != nil || !slices.ContainsFunc(sources, func(s source) bool { return s.name != w.name }) {
-		return false
+	var row store.Volume
+	var mine, others bool // who has given it up
+	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
+		mine, others = false, false
+		row, err = tx.Volume(id)
+		if errors.Is(err, store.ErrNotFound) || err == nil && row.State == volumeDestroying {
+			others = true
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if mine, err = h.elsewhere(tx, a.ID, w.name); err != nil || !mine {
+			return err
+		}
+		row.State = volumeDestroying
+		return tx.PutVolume(row)
+	})
+	if err != nil || !mine {
+		return err == nil && others
 	}
-	row, err := h.volume(ctx, id)
-	if err != nil {
-		return errors.Is(err, store.ErrNotFound) // another has
-	}
+	h.index.RemoveVolume(row.Worker, a.ID)
 	return h.destroyVolume(ctx, row) == nil
 }
 
-// sources lists where an artifact can be read: other workers' replicas before this machine's directory, which may
-// have changed since.
-func (h *Host) sources(ctx context.Context, a *Artifact) ([]source, error) {
-	rows, err := h.volumes(ctx, store.VolumeFilter{Artifact: a.ID, States: []string{volumeSealed}})
+// elsewhere tells whether an artifact can be read in another place than a worker.
+func (h *Host) elsewhere(tx *store.Tx, id, worker string) (bool, error) {
+	row, err := tx.Artifact(id)
 	if err != nil {
-		return nil, err
-	}
-	var out []source
-	for _, row := range rows {
-		w, err := h.worker(row.Worker)
-		if err != nil {
-			continue
-		}
-		out = append(out, source{name: w.name, read: func(ctx context.Context, dst io.Writer) error {
-			conn, err := w.acquire(ctx)
-			if err != nil {
-				return err
-			}
-			return conn.StreamOut(ctx, sdk.VolumeID(row.ID), sdk.StreamOut{}, dst)
-		}})
+		return false, err
 	}
 	h.mu.Lock()
-	dir, ok := h.local[a.ID]
+	_, local := h.local[id]
 	h.mu.Unlock()
-	if ok {
-		out = append(out, source{name: localSource, read: func(ctx context.Context, dst io.Writer) error {
-			return stream.PackDir(ctx, dir, dst)
-		}})
+	if local || row.Blob != "" {
+		return true, nil
 	}
-	if len(out) == 0 {
-		return nil, fmt.Errorf("artifact %s has no content any more: make it again", a.Name)
+	copies, err := tx.Volumes(store.VolumeFilter{Artifact: id, States: []string{volumeSealed}})
+	for _, c := range copies {
+		if _, err := h.worker(c.Worker); err == nil && c.Worker != worker {
+			return true, nil
+		}
 	}
-	return out, nil
+	return false, err
 }
 
-// stream fills a fresh volume from one source after another until one has worked, and seals it. It goes on while what it needs is away,
-// for as long as the host waits for a worker.
-func (h *Host) stream(ctx context.Context, a *Artifact, w *worker, progress func(StreamProgress)) (r replica, err error) {
-	err = h.whileAway(ctx, func() error {
-		r, err = h.streamOnce(ctx, a, w, progress)
-		return err
-	})
-	return r, err
-}
-
-// whileAway repeats what begins anew each time, while it is Unavailable and for as long as the host waits for a worker.
-func (h *Host) whileAway(ctx context.Context, try func() error) error {
-	var b backoff
-	began := time.Now()
-	for {
-		err := try()
-		_, gone := errors.AsType[*WorkerGoneError](err)
-		if gone || ctx.Err() != nil || !errors.Is(err, sdk.Unavailable) || time.Since(began) >= h.cfg.Timing.WorkerGone {
-			return err
-		}
-		if b.wait(ctx, err) != nil {
-			return err
-		}
-	}
-}
-
-func (h *Host) streamOnce(ctx context.Context, a *Artifact, w *worker, progress func(StreamProgress)) (replica, error) {
-	sources, err := h.sources(ctx, a)
-	if err == nil && sources[0].name == localSource {
-		// A directory is read once: two workers must not get two contents of it. Whoever comes second finds a replica.
-		var unlock func()
-		if unlock, err = h.lockLocal(ctx, a.ID); err == nil {
-			defer unlock()
-			sources, err = h.sources(ctx, a)
-		}
-	}
-	if err != nil {
-		return replica{}, err
-	}
-	var errs []error
-	for _, src := range sources {
-		r, err := h.streamFrom(ctx, a, src, w, progress)
-		if err == nil {
-			return r, nil
-		}
-		err = fmt.Errorf("stream %s from %s to %s: %w", a.Name, src.name, w.name, err)
-		if ctx.Err() != nil || !errors.Is(err, sdk.Unavailable) {
-			return replica{}, err
-		}
-		errs = append(errs, err)
-	}
-	return replica{}, errors.Join(errs...)
-}
-
-// lockLocal waits until nobody else reads an artifact's directory.
-func (h *Host) lockLocal(ctx context.Context, id string) (unlock func(), err error) {
-	for {
-		h.mu.Lock()
-		busy := h.reading[id]
-		if busy == nil {
-			mine := make(chan struct{})
-			h.reading[id] = mine
-			h.mu.Unlock()
-			return func() {
-				h.mu.Lock()
-				delete(h.reading, id)
-				h.mu.Unlock()
-				close(mine)
-			}, nil
-		}
-		h.mu.Unlock()
-		select {
-		case <-busy:
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-func (h *Host) streamFrom(ctx context.Context, a *Artifact, src source, w *worker, progress func(StreamProgress)) (_ replica, err error) {
-	row, err := h.createVolume(ctx, w, store.Volume{Artifact: a.ID, Role: roleReplica}, sdk.VolumeSpec{Labels: h.labels(a.Name)})
-	if err != nil {
-		return replica{}, err
-	}
-	defer func() {
-		if err != nil {
-			h.discardVolume(ctx, row)
-		}
-	}()
-	tell := func(s stream.Stats, done bool) {
-		if progress != nil {
-			progress(StreamProgress{Artifact: a.Name, From: src.name, To: w.name, Bytes: s.Bytes, Took: s.Took, Done: done})
-		}
-	}
-	stats, err := stream.Relay(ctx, src.read, func(ctx context.Context, r io.Reader) error {
-		conn, err := w.acquire(ctx)
-		if err != nil {
-			return err
-		}
-		return conn.StreamIn(ctx, sdk.VolumeID(row.ID), sdk.StreamIn{}, r)
-	}, stream.Options{Progress: func(s stream.Stats) { tell(s, false) }, Idle: h.cfg.Timing.WorkerGone})
-	if err != nil {
-		return replica{}, err
-	}
-	if row, err = h.sealVolume(ctx, row); err != nil {
-		return replica{}, err
-	}
-	row.Bytes = stats.Bytes
-	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
-		if _, err := tx.Artifact(a.ID); err != nil {
-			return fmt.Errorf("artifact %s was removed meanwhile: %w", a.Name, err)
-		}
-		return tx.PutVolume(row)
-	})
-	if err != nil {
-		return replica{}, err
-	}
-	h.index.AddVolume(w.name, a.ID, row.Bytes)
-	tell(stats, true)
-	return replica{volume: sdk.VolumeID(row.ID), bytes: row.Bytes}, nil
-}
-
-// Download writes an artifact as a tar archive.
+// Download writes an artifact as a tar archive. While no byte was written, another place that has the content is asked where one is away.
+// After an error w may have got a part, which lacks its end.
 func (h *Host) Download(ctx context.Context, a *Artifact, w io.Writer) error {
-	sources, err := h.sources(ctx, a)
-	if err != nil {
-		return err
-	}
-	if err := sources[0].read(ctx, w); err != nil {
-		return fmt.Errorf("download %s from %s: %w", a.Name, sources[0].name, err)
+	if err := h.readAnywhere(ctx, a, w, func(ctx context.Context, src source, w io.Writer) error { return src.read(ctx, w) }); err != nil {
+		return fmt.Errorf("download %s %w", a.Name, err)
 	}
 	return nil
 }
@@ -297,13 +155,59 @@ func (h *Host) DownloadDir(ctx context.Context, a *Artifact, target string, forc
 // with sdk.ReasonInUse. Where a worker is away
 // what is on it goes when it is back, and the error says so.
 func (h *Host) RemoveArtifact(ctx context.Context, a *Artifact) error {
+	return h.removeArtifact(ctx, a, nil)
+}
+
+func (h *Host) removeArtifact(ctx context.Context, a *Artifact, may func(*store.Tx) error) error {
+	now, err := h.giveUpArtifact(ctx, a, may)
+	if err == nil {
+		err = h.destroyVolumes(ctx, now)
+	}
+	if err != nil {
+		return fmt.Errorf("remove artifact %s: %w", a.Name, err)
+	}
+	return nil
+}
+
+// removeUnused is RemoveArtifact for what nobody asked to remove, if it is unused.
+func (h *Host) removeUnused(ctx context.Context, a *Artifact) error {
+	return h.removeArtifact(ctx, a, h.unused(a, nil))
+}
+
+// unused looks whether an artifact may go that nobody asked to remove: what is in use, by whoever began a moment ago too, stays and is
+// FailedPrecondition with sdk.ReasonInUse. Due, if not nil, tells whether its row still says that it shall go; else it stays, and this is
+// errChanged.
+func (h *Host) unused(a *Artifact, due func(*store.Tx, store.Artifact) (bool, error)) func(*store.Tx) error {
+	return func(tx *store.Tx) error {
+		if h.inUse(a.ID) {
+			return sdk.NewFailedPrecondition(sdk.ReasonInUse, KindArtifact, a.ID, "artifact %s is in use: it goes when that has ended", a.Name)
+		}
+		row, err := tx.Artifact(a.ID)
+		if err != nil || due == nil {
+			return ignoreNotFound(err)
+		}
+		if is, err := due(tx, row); err != nil || !is {
+			return errors.Join(err, errChanged)
+		}
+		return nil
+	}
+}
+
+// giveUpArtifact notes that all that is left of an artifact is to be destroyed, and gives the volumes that can be now; the others are after
+// their clones. No worker is asked for anything. May, if not nil, looks in the same transaction whether it may still go.
+func (h *Host) giveUpArtifact(ctx context.Context, a *Artifact, may func(*store.Tx) error) (now []store.Volume, err error) {
 	var rows []store.Volume
-	cloned := make(map[string]bool) // by what is to be destroyed too
-	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
+	cloned := make(map[string]bool) // or mounted, by what is to be destroyed too
+	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
+		if may != nil {
+			if err := may(tx); err != nil {
+				return err
+			}
+		}
 		if rows, err = tx.Volumes(store.VolumeFilter{Artifact: a.ID}); err != nil {
 			return err
 		}
-		images, err := imagesInUse(tx)
+		images, going, err := imagesInUse(tx)
 		if err != nil {
 			return err
 		}
@@ -313,6 +217,7 @@ func (h *Host) RemoveArtifact(ctx context.Context, a *Artifact) error {
 				return err
 			}
 			used := images[row.ID]
+			cloned[row.ID] = going[row.ID]
 			for _, c := range children {
 				used = used || c.State != volumeDestroying
 				cloned[row.ID] = true
@@ -328,41 +233,65 @@ func (h *Host) RemoveArtifact(ctx context.Context, a *Artifact) error {
 		return tx.DeleteArtifact(a.ID)
 	})
 	if err != nil {
-		return fmt.Errorf("remove artifact %s: %w", a.Name, err)
+		return nil, err
 	}
 	h.mu.Lock()
 	delete(h.local, a.ID)
 	h.mu.Unlock()
-	var now []store.Volume
 	for _, row := range rows {
+		h.index.RemoveVolume(row.Worker, a.ID)
 		if !cloned[row.ID] {
 			now = append(now, row)
 			continue
 		}
-		h.index.RemoveVolume(row.Worker, a.ID)
 		if w, err := h.worker(row.Worker); err == nil {
-			w.left.Store(true) // after its clones
+			w.left.Store(true) // after those
 		}
 	}
-	if err := h.destroyVolumes(ctx, now); err != nil {
-		return fmt.Errorf("remove artifact %s: %w", a.Name, err)
-	}
-	return nil
+	return now, h.blobs.remove(a.ID)
 }
 
-// imagesInUse are the volumes that are the root of a container.
-func imagesInUse(tx *store.Tx) (map[string]bool, error) {
-	rows, err := tx.Containers(store.ContainerFilter{States: []string{containerCreating, containerReady}})
+// imagesInUse are the volumes that containers use without a copy: their roots, and what they mount read-only. Going are those of
+// containers that are to be destroyed, and may be there still.
+func imagesInUse(tx *store.Tx) (images, going map[string]bool, err error) {
+	rows, err := tx.Containers(store.ContainerFilter{States: []string{containerCreating, containerReady, containerDestroying}})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	images := make(map[string]bool)
+	images, going = make(map[string]bool), make(map[string]bool)
 	for _, row := range rows {
-		var r containerRecord
-		if err := json.Unmarshal(row.Spec, &r); err != nil {
-			return nil, fmt.Errorf("record of container %s: %w", row.ID, err)
+		used, err := mountedBy(row)
+		if err != nil {
+			return nil, nil, err
 		}
-		images[string(r.Spec.Image.Volume)] = true
+		in := images
+		if row.State == containerDestroying {
+			in = going
+		}
+		for _, id := range used {
+			in[id] = true
+		}
 	}
-	return images, nil
+	return images, going, nil
+}
+
+// mountedBy lists the volumes that a container has: its root, and what it mounts, its own among them.
+func mountedBy(row store.Container) ([]string, error) {
+	var r containerRecord
+	if err := json.Unmarshal(row.Spec, &r); err != nil {
+		return nil, fmt.Errorf("record of container %s: %w", row.ID, err)
+	}
+	return r.mounted(), nil
+}
+
+func (r containerRecord) mounted() (ids []string) {
+	if v := r.Spec.Image.Volume; v != "" {
+		ids = append(ids, string(v))
+	}
+	for _, m := range r.Spec.Mounts {
+		if m.Volume != "" {
+			ids = append(ids, string(m.Volume))
+		}
+	}
+	return ids
 }

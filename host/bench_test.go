@@ -184,7 +184,7 @@ worker "b" { plugin = "two" }
 		}
 		b.StartTimer()
 		began := time.Now()
-		r, err := h.streamFrom(b.Context(), copied, sources[0], to, nil)
+		r, err := h.streamFrom(b.Context(), copied, sources[0], to, func() {}, nil)
 		if err != nil {
 			b.Fatal(err)
 		}

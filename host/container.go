@@ -1,10 +1,14 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"time"
 
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
@@ -28,11 +32,28 @@ type ContainerRequest struct {
 	Tags     []string // all must be on the worker; with none, only workers without tags
 	Kind     pool.Kind
 
+	// With is the owner of another container: only the worker of that one will do. One that has none is sdk.NotFound.
+	With    string
+	Exclude map[string]string // workers that will not do, and why
+	// Resources are what the container needs to itself, which no worker promises twice. Limits are another thing: they bound what it gets.
+	Resources pool.Resources
+	// Priority orders those who wait for a place, the highest first; beyond that it is fair between teams, then by age.
+	Priority int
+	// WaitLimit bounds the wait for a place. Zero is the configuration's, negative is not to wait at all. Past it the error is a
+	// *pool.WaitError, or without a wait a *pool.FullError; where no worker would ever do it is a *pool.NoWorkerError at once.
+	WaitLimit time.Duration
+
 	Image    *Artifact // its rootfs/ becomes the root, its metadata.json the defaults; nil: none
 	ImageRef string    // or the runtime's own reference
+	User     string    // of its processes, as in ProcessRequest: whose its inputs and outputs are; empty: the image's
 	Dir      string    // absolute; where relative paths begin; empty: DefaultDir
 	Inputs   []Input
-	Outputs  []Output
+	// Shared are mounted read-only as they are, in place of copies: for certificates, say, which are the same everywhere.
+	Shared  []Input
+	Outputs []Output
+	Caches  []Cache
+	// Env is for all its processes, and wins over the image's. It is never stored: whoever finds the container brings it again.
+	Env []string
 
 	Limits     sdk.Resources
 	Privileged bool
@@ -64,6 +85,7 @@ type Container struct {
 	state  string // of its row, when the handle was made
 	record containerRecord
 	image  imageDefaults
+	env    []string // the caller's own
 }
 
 // containerRecord is what the store keeps of a container besides its states. It holds no environment.
@@ -72,6 +94,10 @@ type containerRecord struct {
 	Team    string
 	Kind    pool.Kind
 	Outputs map[string]string // volume by name
+	Placed  *placed           `json:",omitempty"` // why its worker was chosen; nil in rows of older hosts
+	Claims  claims            // its lease's
+	Kept    bool              `json:",omitempty"` // its command has failed, and it is kept for people to look at
+	Caches  map[string]string `json:",omitempty"` // volume by key
 }
 
 // Container finds the owner's container or makes it, however often and from however many callers it is asked for, and
@@ -92,10 +118,13 @@ func (h *Host) Container(ctx context.Context, owner string, req ContainerRequest
 	if err != nil {
 		return nil, fmt.Errorf("container of %s: %w", owner, err)
 	}
-	return c, nil
+	own := *c // of those who share it each has an environment of its own
+	own.env = slices.Clone(req.Env)
+	return &own, nil
 }
 
 func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequest, p plan) (*Container, error) {
+	ctx = onSilence(ctx, func(worker string, why error) { req.tell(pauseEvent(worker, why)) })
 	row, err := h.containerByOwner(ctx, owner)
 	if err == nil {
 		var c *Container
@@ -106,31 +135,53 @@ func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequ
 	if !errors.Is(err, store.ErrNotFound) { // it is so too when settling has just undone what an earlier host began
 		return nil, err
 	}
-	exclude := make(map[string]string)
+	held := &holds{h: h} // until the container's record says what it is made of
+	defer held.letGo()
+	for _, a := range p.artifacts(req) {
+		held.add(a.ID)
+	}
+	if p, err = h.withCaches(ctx, p, held); err != nil {
+		return nil, err
+	}
+	exclude := maps.Clone(req.Exclude)
+	if exclude == nil {
+		exclude = make(map[string]string)
+	}
+	began, exhausted := time.Now(), make(map[string]string)
+	var b backoff
+	var retryIn time.Duration
 	for attempt := 1; ; attempt++ {
-		spec := pool.Spec{Team: req.Team, Platform: req.Platform, Runtime: req.Runtime, Tags: req.Tags, Kind: req.Kind,
-			Inputs: p.wanting, Exclude: exclude}
-		for _, f := range p.needs {
-			spec.Features = append(spec.Features, string(f))
-		}
-		req.tell(Event{Kind: EventWaiting})
-		choice, err := h.queue.Acquire(ctx, owner, spec)
+		spec, err := h.placementSpec(ctx, req, p, exclude)
 		if err != nil {
 			return nil, err
 		}
-		req.tell(Event{Kind: EventPlaced, Worker: choice.Worker})
-		c, err := h.create(ctx, owner, choice.Worker, req, p)
+		if len(exhausted) > 0 {
+			spec.Exhausted, spec.RetryIn = exhausted, retryIn
+			spec.WaitLimit = h.leftOf(req.WaitLimit, began)
+		}
+		where, err := h.acquirePlace(ctx, owner, spec, req)
+		if full, ok := errors.AsType[*pool.FullError](err); ok && spec.WaitLimit < 0 && req.WaitLimit >= 0 { // its time has passed in attempts
+			err = &pool.WaitError{Owner: owner, Waited: time.Since(began), Cause: full}
+		}
+		if err != nil {
+			return nil, err
+		}
+		req.tell(Event{Kind: EventPlaced, Worker: where.Worker})
+		delete(exhausted, where.Worker)
+		c, err := h.create(ctx, owner, where, req, p)
 		if err == nil {
 			return c, nil
 		}
-		h.index.Release(owner)
-		// No start was sent, so it may be tried again: elsewhere if this worker cannot, here too if it came back as another one.
+		h.index.GiveBack(owner)
+		// No start was sent, so it may be tried again: elsewhere if this worker cannot, here too if it came back as another one, or has room then.
 		var gone *WorkerGoneError
 		switch {
 		case ctx.Err() != nil || h.ctx.Err() != nil:
 			return nil, err
-		case errors.Is(err, sdk.Exhausted), errors.Is(err, sdk.Unsupported), errors.As(err, &gone):
-			exclude[choice.Worker] = err.Error()
+		case errors.Is(err, sdk.Exhausted):
+			exhausted[where.Worker], retryIn = err.Error(), b.after(err)
+		case errors.Is(err, sdk.Unsupported), errors.As(err, &gone):
+			exclude[where.Worker] = err.Error()
 		case attempt < maxAttempts && (errors.Is(err, sdk.Unavailable) || sdk.IsNotFound(err, sdk.KindVolume)):
 		default:
 			return nil, err
@@ -138,12 +189,24 @@ func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequ
 	}
 }
 
+// leftOf is what is left of a wait limit that began with the first attempt: no wait at all if that is nothing.
+func (h *Host) leftOf(limit time.Duration, began time.Time) time.Duration {
+	limit = cmp.Or(limit, h.cfg.Placement.WaitLimit)
+	if limit <= 0 {
+		return limit
+	}
+	if left := limit - time.Since(began); left > 0 {
+		return left
+	}
+	return -1
+}
+
 // maxAttempts is how often a container is tried to be made on workers that go away under it.
 const maxAttempts = 5
 
 // found gives the handle of a container that has a row.
 func (h *Host) found(ctx context.Context, row store.Container) (*Container, error) {
-	w, err := h.worker(row.Worker)
+	w, err := h.workerOf(row)
 	if err != nil {
 		return nil, err
 	}

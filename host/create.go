@@ -16,15 +16,18 @@ import (
 
 // create makes a container on a worker. When it fails, nothing is left but rows that say what to destroy when the worker is
 // back.
-func (h *Host) create(ctx context.Context, owner, workerName string, req ContainerRequest, p plan) (_ *Container, err error) {
-	w, err := h.worker(workerName)
+func (h *Host) create(ctx context.Context, owner string, where *placed, req ContainerRequest, p plan) (_ *Container, err error) {
+	w, err := h.worker(where.Worker)
 	if err != nil {
 		return nil, err
 	}
 	c := &Container{h: h, id: sdk.ContainerID(newID("c")), owner: owner, worker: w}
-	c.record = containerRecord{Team: req.Team, Kind: req.Kind, Outputs: make(map[string]string)}
+	c.record = containerRecord{Team: req.Team, Kind: req.Kind, Outputs: make(map[string]string), Caches: make(map[string]string),
+		Placed: where, Claims: claims{len(p.mounts), req.Resources}}
 	c.record.Spec = sdk.ContainerSpec{ID: c.id, Token: sdk.NewToken(), Labels: h.labels(owner), Dir: p.dir, Limits: req.Limits,
 		Privileged: req.Privileged, Hermetic: req.Hermetic, Image: sdk.Image{Ref: req.ImageRef}}
+	h.busy.add(string(c.id))
+	defer h.busy.remove(string(c.id))
 	if err := h.claim(ctx, c); err != nil {
 		return nil, err
 	}
@@ -43,16 +46,14 @@ func (h *Host) create(ctx context.Context, owner, workerName string, req Contain
 		}
 	}
 	h.fault("container-intent")
-	err = w.call(ctx, "create container", func(ctx context.Context, conn sdk.Worker) error {
+	err = w.work(ctx, "create container", func(ctx context.Context, conn sdk.Worker, sign func()) error {
 		return conn.CreateContainer(ctx, c.record.Spec, func(pr sdk.Progress) {
+			sign()
 			req.tell(Event{Kind: EventCreating, Worker: w.name, Message: strings.TrimSpace(pr.Phase + " " + pr.Message)})
 		})
 	})
 	h.fault("container-made")
 	if err != nil {
-		return nil, err
-	}
-	if err := c.readImage(ctx); err != nil {
 		return nil, err
 	}
 	if err := c.put(ctx, containerReady); err != nil {
@@ -103,28 +104,56 @@ func (c *Container) makeVolumes(ctx context.Context, req ContainerRequest, p pla
 	mounts := make([]sdk.Mount, len(p.mounts))
 	var mu sync.Mutex
 	progress := func(s StreamProgress) { req.tell(Event{Kind: EventStreaming, Worker: c.worker.name, Stream: &s}) }
-	if req.Image != nil {
-		g.Go(func() error {
+	var who ownership
+	known := make(chan struct{}) // closed once who is known
+	g.Go(func() error {
+		if req.Image != nil {
 			r, err := c.h.replicate(gctx, req.Image, c.worker, progress)
-			mu.Lock()
-			defer mu.Unlock()
+			if err != nil {
+				return err
+			}
 			c.record.Spec.Image.Volume = r.volume
+			if err := c.readImage(gctx); err != nil {
+				return err
+			}
+		}
+		var err error
+		if who, err = c.volumeOwner(gctx, req.User); err != nil {
 			return err
-		})
-	}
+		}
+		close(known)
+		return nil
+	})
 	for i, m := range p.mounts {
 		g.Go(func() error {
 			row := store.Volume{Container: string(c.id), Path: m.path, Role: roleInput}
 			spec := sdk.VolumeSpec{Labels: c.h.labels(c.owner), Privileged: req.Privileged}
-			if m.output != "" {
+			switch {
+			case m.output != "":
 				row.Role = roleOutput
+			case m.cache != "":
+				row.Role = roleCache
 			}
 			if m.input != nil {
+				defer c.h.using(m.input.ID)()
 				r, err := c.h.replicate(gctx, m.input, c.worker, progress)
-				if err != nil {
+				if err != nil && (m.cache == "" || gctx.Err() != nil) {
 					return err
 				}
+				if err != nil {
+					c.h.log.Warn("a cache cannot be had, and begins empty", "owner", c.owner, "key", m.cache, "worker", c.worker.name, "error", err)
+				}
 				row.Parent, spec.Clone = string(r.volume), r.volume
+			}
+			if m.readOnly {
+				mounts[i] = sdk.Mount{Volume: spec.Clone, Path: m.path, ReadOnly: true}
+				return nil
+			}
+			select {
+			case <-known:
+				spec.UID, spec.GID = who.uid, who.gid
+			case <-gctx.Done():
+				return gctx.Err()
 			}
 			made, err := c.h.createVolume(gctx, c.worker, row, spec)
 			if m.input != nil && sdk.IsNotFound(err, sdk.KindVolume) && c.h.dropReplica(gctx, m.input, c.worker, row.Parent) {
@@ -135,15 +164,22 @@ func (c *Container) makeVolumes(ctx context.Context, req ContainerRequest, p pla
 				row.Parent, spec.Clone = string(r.volume), r.volume
 				made, err = c.h.createVolume(gctx, c.worker, row, spec)
 			}
+			if err != nil && m.cache != "" && row.Parent != "" && sdk.IsNotFound(err, sdk.KindVolume) { // it is gone: the cache begins empty
+				row.Parent, spec.Clone = "", ""
+				made, err = c.h.createVolume(gctx, c.worker, row, spec)
+			}
 			row = made
 			if err != nil {
 				return err
 			}
 			mounts[i] = sdk.Mount{Volume: sdk.VolumeID(row.ID), Path: m.path}
+			mu.Lock()
+			defer mu.Unlock()
 			if m.output != "" {
-				mu.Lock()
-				defer mu.Unlock()
 				c.record.Outputs[m.output] = row.ID
+			}
+			if m.cache != "" {
+				c.record.Caches[m.cache] = row.ID
 			}
 			return nil
 		})

@@ -17,13 +17,18 @@ func (c *Container) Destroy(ctx context.Context) error {
 	return c.destroyVolumes(ctx)
 }
 
-// destroyOnly destroys the container; with, its volumes are noted as to be destroyed in the same moment.
+// destroyOnly destroys the container; with, its volumes are noted as to be destroyed in the same moment. Without, something is still wanted
+// of it, and a worker that is away is waited for.
 func (c *Container) destroyOnly(ctx context.Context, with bool) error {
 	row, err := c.current(ctx)
 	if err != nil || row.State == containerDestroyed || row.State == containerLost {
 		return err
 	}
-	return c.h.destroyContainer(ctx, row, with)
+	within := destroyPatience
+	if !with {
+		within = c.worker.goneIn
+	}
+	return c.h.destroyContainer(ctx, row, with, within)
 }
 
 func (c *Container) current(ctx context.Context) (row store.Container, err error) {
@@ -34,7 +39,7 @@ func (c *Container) current(ctx context.Context) (row store.Container, err error
 	return row, err
 }
 
-func (h *Host) destroyContainer(ctx context.Context, row store.Container, volumes bool) error {
+func (h *Host) destroyContainer(ctx context.Context, row store.Container, volumes bool, within time.Duration) error {
 	row.State, row.UpdatedAt = containerDestroying, time.Now()
 	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		if err := tx.PutContainer(row); err != nil || !volumes {
@@ -60,7 +65,7 @@ func (h *Host) destroyContainer(ctx context.Context, row store.Container, volume
 	if err != nil {
 		return err
 	}
-	err = w.callWithin(ctx, destroyPatience, "destroy container", func(ctx context.Context, c sdk.Worker) error {
+	err = w.callWithin(ctx, within, "destroy container", func(ctx context.Context, c sdk.Worker) error {
 		return c.DestroyContainer(ctx, sdk.ContainerID(row.ID))
 	})
 	if err != nil {
@@ -103,7 +108,7 @@ func (c *Container) discard(ctx context.Context) {
 // discardContainer removes a container that nobody owns, its volumes, and every record of it.
 func (h *Host) discardContainer(ctx context.Context, row store.Container) error {
 	if row.State != containerLost {
-		if err := h.destroyContainer(ctx, row, true); err != nil {
+		if err := h.destroyContainer(ctx, row, true, destroyPatience); err != nil {
 			return err
 		}
 	}

@@ -41,14 +41,18 @@ func (e *GoneError) Error() string {
 	return fmt.Sprintf("container of %s is %s: ask under another owner for a new one", e.Owner, e.State)
 }
 
-// WorkerGoneError says that a worker was away for longer than the host waits.
+// WorkerGoneError says that a worker was away for longer than the host waits, or left a call without an answer for longer.
 type WorkerGoneError struct {
 	Worker string
 	Away   time.Duration
+	Silent bool // its status may be well, but a call was not answered
 	Cause  error
 }
 
 func (e *WorkerGoneError) Error() string {
+	if e.Silent {
+		return fmt.Sprintf("worker %s has not answered for %s (%v): look whether what is behind it hangs", e.Worker, e.Away.Round(time.Second), e.Cause)
+	}
 	return fmt.Sprintf("worker %s has been away for %s: %v", e.Worker, e.Away.Round(time.Second), e.Cause)
 }
 

@@ -17,9 +17,10 @@ const (
 	EventStreaming EventKind = "streaming" // Stream tells how far
 	EventCreating  EventKind = "creating"  // the runtime's own progress, in Message
 	EventStarted   EventKind = "started"   // Process is set
-	EventPaused    EventKind = "paused"    // the worker is away, in Message; the process may well go on
+	EventPaused    EventKind = "paused"    // the worker is away, or silent, in Message; the process may well go on
 	EventResumed   EventKind = "resumed"
 	EventExited    EventKind = "exited"   // Exit is set
+	EventAgain     EventKind = "again"    // it was lost on Worker, for the reason in Message, and is tried on another
 	EventFinished  EventKind = "finished" // Result is set; the last one of a step
 )
 
@@ -36,13 +37,30 @@ type Event struct {
 	Result  *StepResult
 }
 
+// pauseEvent tells that something waits for a worker, with the reason, or that it goes on.
+func pauseEvent(worker string, why error) Event {
+	if why == nil {
+		return Event{Kind: EventResumed, Worker: worker}
+	}
+	return Event{Kind: EventPaused, Worker: worker, Message: why.Error()}
+}
+
 // StreamProgress tells how far a stream of data has come.
 type StreamProgress struct {
 	Artifact string // its name
 	From, To string // workers, or "local"
-	Bytes    int64
+	Via      string // the encoding of the bytes, such as "raw" or "zstd", or ViaDirect
+	Bytes    int64  // as they are sent; of a direct stream the content's, at its end; negative: unknown
 	Took     time.Duration
 	Done     bool
+}
+
+// Rate is how many bytes a second have come so far; 0 where that is unknown.
+func (s StreamProgress) Rate() int64 {
+	if s.Bytes <= 0 || s.Took <= 0 {
+		return 0
+	}
+	return int64(float64(s.Bytes) / s.Took.Seconds())
 }
 
 // whileHere gives an observer that is told nothing any more once leave has returned: others may go on with what a caller began.

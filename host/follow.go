@@ -135,15 +135,20 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 		}
 		return exit, p.storeExit(ctx, out, *exit)
 	}
-	fctx, cancel := context.WithCancel(ctx)
+	fctx, cut := context.WithCancelCause(ctx)
+	cancel := func() { cut(nil) }
 	defer cancel()
+	defer context.AfterFunc(p.worker.presence(), cancel)() // nobody may be left to end a follow on a worker that is gone
 	p.mu.Lock()
 	stdin := p.stdin
 	p.again = cancel
 	p.mu.Unlock()
+	opened := p.awaitOpened(ctx, cut)
+	defer opened()
 	acks := make(chan sdk.Position, 1)
 	f := sdk.Follow{
-		Acks: acks,
+		Acks:   acks,
+		Opened: func(sdk.Opened) error { opened(); return nil },
 		Output: func(records []sdk.Record) error {
 			if err := p.store(out, records); err != nil {
 				return localError{err}
@@ -167,12 +172,16 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 		f.Stdin = feed
 		f.Taken = stdin.taken
 		f.Opened = func(o sdk.Opened) (err error) {
+			opened()
 			stdin.taken(o.StdinTaken)
 			feed.Reader, err = stdin.from(fctx, o.StdinTaken)
 			return err
 		}
 	}
 	err = conn.FollowProcess(fctx, p.container, p.name, sdk.Position(out.Position()), f)
+	if why := context.Cause(fctx); exit == nil && ctx.Err() == nil && silent(why) {
+		return nil, why
+	}
 	if exit == nil && fctx.Err() != nil && ctx.Err() == nil {
 		return nil, errFollowAgain
 	}
@@ -180,6 +189,20 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 		err = sdk.NewInternal(nil, "following ended without an exit")
 	}
 	return exit, err
+}
+
+// awaitOpened cuts a following that does not begin: a process may be quiet for ever, but Opened comes at once.
+func (p *Process) awaitOpened(ctx context.Context, cut context.CancelCauseFunc) (opened func()) {
+	const what = "follow process"
+	heard := listen(onSilence(ctx, func(_ string, why error) { p.tellPaused(why) }), p.worker, what)
+	limit := time.AfterFunc(p.worker.patience(what), func() {
+		heard.end(false)
+		cut(p.worker.silentError(what))
+	})
+	return func() {
+		limit.Stop()
+		heard.end(true)
+	}
 }
 
 // lateReader is a reader that is known only once the call that reads it has opened.

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/host/spool"
 	"github.com/slipway-run/slipway/host/store"
@@ -78,7 +77,7 @@ func TestEndedSpoolWithoutExit(t *testing.T) {
 	}
 	h = openHost(t, rt, Options{StateDir: dir}, "m")
 	p = script(t, h, "owner", "sleep 100")
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	o, err := p.Wait(ctx)
 	if err != nil {
@@ -116,7 +115,7 @@ func TestStdinAfterRestart(t *testing.T) {
 	w.Close()
 	h = openHost(t, rt, Options{StateDir: dir}, "m")
 	p = start(strings.NewReader("one\ntwo\n"))
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	if _, err := p.Wait(ctx); err != nil {
 		t.Fatalf("the process waits for its stdin for ever: %v", err)
@@ -152,7 +151,7 @@ job "j" {
     }
   }
 }`)}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	_, err := h.Run(ctx, req)
 	if err == nil {

@@ -15,12 +15,13 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// testTiming makes verdicts that take minutes in use come within a test.
-var testTiming = config.Timing{MissingGrace: 300 * time.Millisecond, WorkerGone: 3 * time.Second, Stalled: time.Second}
+// testTiming has what is missing believed within a test. No worker is gone or stalled because this machine stands still for a while: tests of
+// that say how soon.
+var testTiming = config.Timing{MissingGrace: 300 * time.Millisecond, WorkerGone: hangs, Stalled: hangs}
 
-// testConfig names one plugin with workers.
+// testConfig names one plugin with workers. Its host reaps only when a test says so.
 func testConfig(workers ...string) *config.Config {
-	c := &config.Config{Plugins: []config.Plugin{{Name: "memory", Command: "slipway-memory"}}, Timing: testTiming}
+	c := &config.Config{Plugins: []config.Plugin{{Name: "memory", Command: "slipway-memory"}}, Timing: testTiming, Reaping: config.Reaping{Every: time.Hour}}
 	for _, w := range workers {
 		c.Workers = append(c.Workers, config.Worker{Name: w, Plugin: "memory"})
 	}
@@ -32,7 +33,7 @@ func newMemory(t testing.TB, workers ...string) *memory.Runtime {
 	t.Helper()
 	rt := memory.New(workers, memory.Options{})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), hangs)
 		defer cancel()
 		if err := rt.Close(ctx); err != nil {
 			t.Errorf("close memory: %v", err)
@@ -63,7 +64,7 @@ func openConfig(t testing.TB, cfg *config.Config, opts Options) *Host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeTestHost(t, h) })
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	if err := h.Ready(ctx); err != nil {
 		t.Fatal(err)
@@ -73,7 +74,7 @@ func openConfig(t testing.TB, cfg *config.Config, opts Options) *Host {
 
 func closeTestHost(t testing.TB, h *Host) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), hangs)
 	defer cancel()
 	if err := h.Close(ctx); err != nil {
 		t.Errorf("close host: %v", err)
@@ -102,7 +103,7 @@ func tryScript(t testing.TB, h *Host, owner, text string) (*Process, error) {
 // waitOutcome waits for the end of a process.
 func waitOutcome(t testing.TB, p *Process) Outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	o, err := p.Wait(ctx)
 	if err != nil {
@@ -114,7 +115,7 @@ func waitOutcome(t testing.TB, p *Process) Outcome {
 // output reads all that is stored of an ended process: the bytes of both streams, and the gaps as "<gap from-to>".
 func output(t testing.TB, p *Process) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	out, err := readAll(ctx, p)
 	if err != nil {

@@ -19,6 +19,7 @@ type hooked struct {
 	hook    func(ctx context.Context, call, id string, n int, real func() error) error
 	status  func(ctx context.Context, n int, s *sdk.Status) error
 	workers func(ctx context.Context, emit func(sdk.WorkerEvent) error) error
+	whole   bool // what makes or starts something does so though it is cut meanwhile
 
 	mu     sync.Mutex
 	n      map[string]int     // calls so far
@@ -35,6 +36,13 @@ func (o *hooked) count(call string) int {
 	return o.n[call]
 }
 
+// calls tells how often a call has come so far.
+func (o *hooked) calls(call string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.n[call]
+}
+
 func (o *hooked) run(ctx context.Context, call, id string, real func() error) error {
 	n := o.count(call)
 	if f := o.on[call]; f != nil {
@@ -44,6 +52,14 @@ func (o *hooked) run(ctx context.Context, call, id string, real func() error) er
 		return real()
 	}
 	return o.hook(ctx, call, id, n, real)
+}
+
+// made is the context of a call that makes or starts something.
+func (o *hooked) made(ctx context.Context) context.Context {
+	if o.whole {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }
 
 func (o *hooked) Workers(ctx context.Context, emit func(sdk.WorkerEvent) error) error {
@@ -76,7 +92,7 @@ func (w *hookedWorker) Status(ctx context.Context) (sdk.Status, error) {
 	return s, err
 }
 func (w *hookedWorker) CreateVolume(ctx context.Context, s sdk.VolumeSpec) error {
-	return w.o.run(ctx, "create-volume", string(s.ID), func() error { return w.Worker.CreateVolume(ctx, s) })
+	return w.o.run(ctx, "create-volume", string(s.ID), func() error { return w.Worker.CreateVolume(w.o.made(ctx), s) })
 }
 func (w *hookedWorker) SealVolume(ctx context.Context, id sdk.VolumeID) error {
 	return w.o.run(ctx, "seal", string(id), func() error { return w.Worker.SealVolume(ctx, id) })
@@ -91,7 +107,7 @@ func (w *hookedWorker) StreamOut(ctx context.Context, id sdk.VolumeID, out sdk.S
 	return w.o.run(ctx, "stream-out", w.name, func() error { return w.Worker.StreamOut(ctx, id, out, dst) })
 }
 func (w *hookedWorker) CreateContainer(ctx context.Context, s sdk.ContainerSpec, p func(sdk.Progress)) error {
-	return w.o.run(ctx, "create", w.name, func() error { return w.Worker.CreateContainer(ctx, s, p) })
+	return w.o.run(ctx, "create", w.name, func() error { return w.Worker.CreateContainer(w.o.made(ctx), s, p) })
 }
 func (w *hookedWorker) DestroyContainer(ctx context.Context, id sdk.ContainerID) error {
 	return w.o.run(ctx, "destroy", string(id), func() error { return w.Worker.DestroyContainer(ctx, id) })
@@ -103,7 +119,7 @@ func (w *hookedWorker) StartProcess(ctx context.Context, c sdk.ContainerID, s sd
 	}
 	w.o.tokens[s.Token] = true
 	w.o.mu.Unlock()
-	return w.o.run(ctx, "start", string(c), func() error { return w.Worker.StartProcess(ctx, c, s) })
+	return w.o.run(ctx, "start", string(c), func() error { return w.Worker.StartProcess(w.o.made(ctx), c, s) })
 }
 func (w *hookedWorker) FollowProcess(ctx context.Context, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
 	return w.o.run(ctx, "follow", string(c), func() error { return w.Worker.FollowProcess(ctx, c, p, from, f) })

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +28,18 @@ type Options struct {
 	Log      *slog.Logger // nil: nothing is logged
 	Version  string       // of the program, told to the plugins
 
+	// Streams bounds what one stream may bring to a worker.
+	Streams StreamLimits
+
+	// Blobs bounds what the state directory keeps of artifacts that no worker has yet.
+	Blobs BlobLimits
+	// CacheTTL is how long a cache is kept after its last use. Zero: as the configuration says, else DefaultCacheTTL.
+	CacheTTL time.Duration
+
+	// KeepFailed leaves the containers of steps whose command failed as they are, with their inputs and open outputs, for people to look at; the
+	// reaper takes them after Reaping.Failed. For hosts that stay.
+	KeepFailed bool
+
 	// Launch tunes how plugin processes are kept; its HostInfo and Logger are set by the host.
 	Launch launch.Options
 
@@ -35,6 +49,14 @@ type Options struct {
 
 	// fault, in tests, is called with the name of each point around a change.
 	fault func(point string)
+	// gather, in tests, takes the place of gatherTime.
+	gather time.Duration
+	stuck  time.Duration // in tests: instead of a part of Timing.WorkerGone
+	told   time.Duration // in tests: instead of firstWorkers
+	clock  *clock        // in tests; nil: the machine's
+
+	// patience, in tests, takes the place of Timing.Answer.
+	patience patience
 }
 
 // Host runs commands in containers. All its methods may be called from many goroutines.
@@ -45,6 +67,7 @@ type Host struct {
 	dir   string
 	store *store.Store
 	spool *spool.Spool
+	blobs *blobs
 	index *pool.Index
 	queue *pool.Queue
 	place *pool.Placer
@@ -54,16 +77,30 @@ type Host struct {
 	tasks  sync.WaitGroup // all goroutines of the host
 
 	plugins []*plugin
+	ordered map[string]orders // of workers that were given some before this host began
 
 	owners   flights[*Container] // finds and creations under way, by owner
 	replicas flights[replica]    // streams under way, by artifact and worker
+	caching  flights[*Artifact]  // contents of caches being made, by key
+	casts    casts               // streams that several destinations share
+	busy     busy                // containers and volumes that somebody works on
+
+	clock    clock
+	jumps    jumps
+	openedAt time.Duration // on the steady clock
 
 	mu        sync.Mutex
 	workers   map[string]*worker
 	processes map[string]*Process      // that are followed, by row id
 	local     map[string]string        // directories on this machine that artifacts can be read from, by artifact id
 	reading   map[string]chan struct{} // those being read, by artifact id; closed when that has ended
+	readers   counts                   // who reads an artifact now
+	holders   counts                   // whose work needs it, now or later
 	runs      map[string]bool          // under way, by id
+	going     map[string]*run          // the same, once they have begun
+	leftRuns  map[string]time.Time     // when each was under way last, by id, where the store could not be told
+	sweepers  map[string]*sweeper      // by worker
+	hung      map[pair]time.Time       // workers between which nothing goes directly until then
 	closed    bool
 }
 
@@ -77,14 +114,20 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	if err != nil {
 		return nil, err
 	}
-	place, err := pool.NewPlacer(policy, pool.Options{})
+	place, err := pool.NewPlacer(policy, pool.Options{Limits: pool.Limits(cfg.Placement.Limits), WaitLimit: cfg.Placement.WaitLimit})
 	if err != nil {
 		return nil, err
 	}
 	h := &Host{
 		cfg: cfg, opts: opts, log: opts.Log, index: pool.NewIndex(), place: place,
-		workers: make(map[string]*worker), processes: make(map[string]*Process), local: make(map[string]string), reading: make(map[string]chan struct{}), runs: make(map[string]bool),
+		workers: make(map[string]*worker), processes: make(map[string]*Process), local: make(map[string]string), reading: make(map[string]chan struct{}), runs: make(map[string]bool), going: make(map[string]*run),
+		leftRuns: make(map[string]time.Time), sweepers: make(map[string]*sweeper), clock: realClock(),
+		readers: make(counts), holders: make(counts),
 	}
+	if opts.clock != nil {
+		h.clock = *opts.clock
+	}
+	h.openedAt = h.clock.steady()
 	h.queue = pool.NewQueue(h.index, h.place)
 	h.dir = opts.StateDir
 	if h.ephemeral() {
@@ -103,16 +146,32 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	if h.spool, err = spool.Open(filepath.Join(h.dir, "spool"), spool.Options{}); err != nil {
 		return nil, errors.Join(err, h.store.Close())
 	}
+	if h.blobs, err = h.loadBlobs(ctx); err != nil {
+		return nil, errors.Join(err, h.spool.Close(), h.store.Close())
+	}
 	known, err := h.loadLeases(ctx)
 	if err != nil {
 		return nil, errors.Join(err, h.spool.Close(), h.store.Close())
 	}
+	if h.ordered, err = h.loadOrders(ctx); err != nil {
+		return nil, errors.Join(err, h.spool.Close(), h.store.Close())
+	}
+	known = slices.AppendSeq(known, maps.Keys(h.ordered))
 	h.ctx, h.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	h.owners.closing, h.owners.spawn = h.ctx, h.spawn
 	h.replicas.closing, h.replicas.spawn = h.ctx, h.spawn
+	h.caching.closing, h.caching.spawn = h.ctx, h.spawn
 	h.startPlugins(known)
 	h.tasks.Go(h.reap)
 	h.tasks.Go(h.watchStalled)
+	for _, w := range h.sortedWorkers() { // none is given orders before this returns
+		w.ordering.Lock() // it may be forgotten already
+		err := h.startDrain(w)
+		w.ordering.Unlock()
+		if err != nil {
+			return nil, errors.Join(err, h.Close(context.WithoutCancel(ctx)))
+		}
+	}
 	return h, nil
 }
 
@@ -125,7 +184,8 @@ func (h *Host) StateDir() string { return h.dir }
 func (h *Host) ephemeral() bool { return h.opts.StateDir == "" }
 
 // Ready waits until every plugin has told its workers and every worker its first status, or has failed to: what is to be
-// had at the start is then known. It does not fail when some are away; see [Host.Workers].
+// had at the start is then known. It does not fail when some are away; see [Host.Workers]. A plugin that runs and tells nothing for a minute
+// has failed to.
 func (h *Host) Ready(ctx context.Context) error {
 	for _, p := range h.plugins {
 		select {
@@ -141,7 +201,9 @@ func (h *Host) Ready(ctx context.Context) error {
 func (h *Host) Workers() []WorkerReport {
 	var out []WorkerReport
 	for _, w := range h.sortedWorkers() {
-		out = append(out, w.report())
+		if !w.forgotten() {
+			out = append(out, w.report())
+		}
 	}
 	return out
 }
@@ -180,6 +242,7 @@ func (h *Host) Close(ctx context.Context) error {
 	}
 	stops.Wait()
 	h.tasks.Wait()
+	h.stampLast(ctx)
 	errs = append(errs, h.spool.Close())
 	if h.ephemeral() {
 		errs = append(errs, os.RemoveAll(h.dir))

@@ -14,6 +14,16 @@ func newID(prefix string) string { return prefix + strings.ToLower(ulid.Make().S
 
 var ownerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@#-]{0,199}$`)
 
+var runPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@#-]{0,127}$`)
+
+// checkRunID is Invalid unless id can stand in the owners of what a run has, such as [RunOwner]'s: it ends there where the first "/" is.
+func checkRunID(id string) error {
+	if runPattern.MatchString(id) {
+		return nil
+	}
+	return sdk.NewInvalid(sdk.ReasonSpec, "run id %.60q must be 1 to 128 of letters, digits and \"._:@#-\", without \"/\", and begin with a letter or digit: give another", id)
+}
+
 // checkOwner is Invalid unless owner can stand in rows, labels and messages.
 func checkOwner(owner string) error {
 	if ownerPattern.MatchString(owner) {

@@ -5,14 +5,29 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/slipway-run/slipway/sdk"
 )
 
 // imageDefaults is what an image says of processes in it: the metadata.json beside its rootfs/.
 type imageDefaults struct {
-	Env  []string `json:"env"`
-	User string   `json:"user"`
+	Env        []string `json:"env"`
+	User       string   `json:"user"`
+	Entrypoint []string `json:"entrypoint"`
+	Cmd        []string `json:"cmd"`
+}
+
+// command is what runs where a process names no path.
+func (d imageDefaults) command(args []string) (path string, rest []string, err error) {
+	if len(args) == 0 {
+		args = d.Cmd
+	}
+	all := slices.Concat(d.Entrypoint, args)
+	if len(all) == 0 || len(d.Entrypoint)+len(d.Cmd) == 0 {
+		return "", nil, sdk.NewInvalid(sdk.ReasonSpec, "there is no path to run, and the image names neither an entrypoint nor a cmd: give one")
+	}
+	return all[0], all[1:], nil
 }
 
 const (
@@ -22,37 +37,46 @@ const (
 
 // readImage reads the defaults of the container's image volume. An image without a metadata.json has none.
 func (c *Container) readImage(ctx context.Context) error {
-	id := c.record.Spec.Image.Volume
-	if id == "" {
+	if c.record.Spec.Image.Volume == "" {
 		return nil
 	}
-	var buf limitedBuffer
-	err := c.worker.call(ctx, "read the image's "+metadataFile, func(ctx context.Context, conn sdk.Worker) error {
-		buf.Reset()
-		s, err := conn.Status(ctx)
-		if err != nil {
-			return err
-		}
-		return sdk.ReadFile(ctx, conn, s, id, metadataFile, &buf)
-	})
+	text, err := c.readImageFile(ctx, metadataFile, maxMetadataBytes)
 	if sdk.IsNotFound(err, sdk.KindFile) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(buf.Bytes(), &c.image); err != nil {
+	if err := json.Unmarshal(text, &c.image); err != nil {
 		return sdk.NewInvalid(sdk.ReasonImage, "image of %s: %s: %v", c.owner, metadataFile, err)
 	}
 	return nil
 }
 
-// limitedBuffer takes at most maxMetadataBytes.
-type limitedBuffer struct{ bytes.Buffer }
+// readImageFile reads a file of at most that many bytes out of the container's image volume.
+func (c *Container) readImageFile(ctx context.Context, name string, most int) ([]byte, error) {
+	buf := limitedBuffer{name: name, most: most}
+	err := c.worker.call(ctx, "read the image's "+name, func(ctx context.Context, conn sdk.Worker) error {
+		buf.Reset()
+		s, err := conn.Status(ctx)
+		if err != nil {
+			return err
+		}
+		return sdk.ReadFile(ctx, conn, s, c.record.Spec.Image.Volume, name, &buf)
+	})
+	return buf.Bytes(), err
+}
+
+// limitedBuffer takes no more than a file may have.
+type limitedBuffer struct {
+	bytes.Buffer
+	name string
+	most int
+}
 
 func (b *limitedBuffer) Write(p []byte) (int, error) {
-	if b.Len()+len(p) > maxMetadataBytes {
-		return 0, fmt.Errorf("%s is larger than %d bytes", metadataFile, maxMetadataBytes)
+	if b.Len()+len(p) > b.most {
+		return 0, fmt.Errorf("%s is larger than %d bytes", b.name, b.most)
 	}
 	return b.Buffer.Write(p)
 }

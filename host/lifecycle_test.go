@@ -45,7 +45,7 @@ func TestCloseWhileCreating(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := readyWithin(t, h, 5*time.Second); err != nil {
+	if err := readyWithin(t, h, hangs); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -83,7 +83,7 @@ func TestRunEndsAfterClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := readyWithin(t, h, 5*time.Second); err != nil {
+	if err := readyWithin(t, h, hangs); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -148,7 +148,7 @@ func TestIdleStream(t *testing.T) {
 	cfg := testConfig("m")
 	cfg.Timing.WorkerGone = 500 * time.Millisecond
 	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": o}})
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	res, _ := h.Run(ctx, RunRequest{Job: parseJob(t, copyJob), Inputs: map[string]string{"text": tree(t, map[string]string{"a": "x"})}})
 	if ctx.Err() != nil {
@@ -214,7 +214,7 @@ func TestNoEventsAfterTheCaller(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	within(t, 5*time.Second, "the second has joined", func() bool {
+	within(t, hangs, "the second has joined", func() bool {
 		h.replicas.mu.Lock()
 		defer h.replicas.mu.Unlock()
 		for _, f := range h.replicas.by {
@@ -223,7 +223,7 @@ func TestNoEventsAfterTheCaller(t *testing.T) {
 		return false
 	})
 	cancel()
-	within(t, 5*time.Second, "the first has left", returned.Load)
+	within(t, hangs, "the first has left", returned.Load)
 	close(goOn)
 	wg.Wait()
 	if n := late.Load(); n > 0 {
@@ -314,7 +314,7 @@ job "j" {
 			ending.Store(true)
 		}
 	}}
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	res, err := h.Run(ctx, req)
 	t.Log(states(res), err)
@@ -380,7 +380,7 @@ func TestRemovedWhileStreamed(t *testing.T) {
 	}
 	_, err = h.replicate(t.Context(), a, wb, nil)
 	t.Log(err)
-	within(t, 3*time.Second, "no volume row is left of a removed artifact", func() bool {
+	within(t, hangs, "no volume row is left of a removed artifact", func() bool {
 		rows, err := h.volumes(t.Context(), store.VolumeFilter{})
 		return err == nil && len(rows) == 0
 	})
@@ -476,7 +476,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	for i, c := range cs {
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), hangs)
 		if err := c.Destroy(ctx); err != nil {
 			t.Errorf("destroying container %d on a full disk: %v", i, err)
 		}
@@ -489,4 +489,38 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("the full disk took the worker away: %s", r.Why)
 	}
 
+}
+
+// A step that has exited with 0 has succeeded, though its worker is away for a while just then: what it made is waited for, and what nobody
+// wants goes once the worker is back.
+func TestAwayAtTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, call := range []string{"destroy", "destroy-volume"} {
+		t.Run(call, func(t *testing.T) {
+			t.Parallel()
+			rt := newMemory(t, "m")
+			first := sync.OnceValue(time.Now)
+			o := &hooked{Runtime: rt, on: map[string]func(int, func() error) error{call: func(_ int, real func() error) error {
+				if time.Since(first()) < destroyPatience+destroyPatience/4 {
+					return errAway
+				}
+				return real()
+			}}}
+			h := openHost(t, o, Options{}, "m")
+			out := filepath.Join(t.TempDir(), "out")
+			res, err := h.Run(t.Context(), RunRequest{Job: parseJob(t, copyJob), Inputs: map[string]string{"text": tree(t, map[string]string{"a": "x"})},
+				Outputs: map[string]string{"o": out}})
+			if err != nil || !res.Succeeded() {
+				t.Fatalf("%s, %v, %v", states(res), res.Steps[0].Err, err)
+			}
+			if b, err := os.ReadFile(filepath.Join(out, "a")); err != nil || string(b) != "x" {
+				t.Errorf("%q %v", b, err)
+			}
+			w := mustWorker(t, h, "m")
+			within(t, hangs, "nothing is left on the worker", func() bool {
+				w.lookNow()
+				return len(onWorker(t, rt, "m")) == 0
+			})
+		})
+	}
 }

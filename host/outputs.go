@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/slipway-run/slipway/host/store"
@@ -22,7 +23,12 @@ func (c *Container) Seal(ctx context.Context) (map[string]*Artifact, error) {
 		}
 		out[name] = a
 	}
-	return out, c.destroyVolumes(ctx)
+	err := c.destroyVolumes(ctx)
+	if gone, ok := errors.AsType[*WorkerGoneError](err); ok { // what was wanted is kept
+		c.h.log.Warn("a step's volumes stay until their worker is back", "owner", c.owner, "error", gone)
+		return out, nil
+	}
+	return out, err
 }
 
 // OutputName is the name of the artifact that an owner's output becomes.

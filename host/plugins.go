@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/launch"
+	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -20,6 +21,8 @@ const (
 	statusTimeout = 10 * time.Second
 	// While a worker is away it is asked sooner, then ever later up to statusEvery.
 	probeFirst = 50 * time.Millisecond
+	// firstWorkers is how long a plugin may take to tell its first workers and how they are, before the host goes on without them.
+	firstWorkers = time.Minute
 )
 
 // plugin is one plugin block: its process, and the workers that it tells.
@@ -44,11 +47,7 @@ func (h *Host) startPlugins(known []string) {
 			}
 		}
 		for _, name := range known {
-			block := name
-			if i := lastSlash(name); i >= 0 {
-				block = name[:i]
-			}
-			if _, ok := p.blocks[block]; ok {
+			if _, ok := p.block(name); ok {
 				p.worker(name)
 			}
 		}
@@ -135,6 +134,7 @@ func (p *plugin) serve(s *launch.Session) {
 		case <-ctx.Done():
 		}
 	})
+	monitors.Go(func() { p.impatient(ctx, cmp.Or(p.h.opts.told, firstWorkers)) })
 	running := make(map[string]monitored)
 	for ctx.Err() == nil {
 		err := s.Runtime.Workers(ctx, func(e sdk.WorkerEvent) error {
@@ -157,6 +157,28 @@ func (p *plugin) serve(s *launch.Session) {
 	}
 }
 
+// impatient goes on without the workers of which nothing was heard for so long, so that one plugin holds up only itself. They are taken when
+// they come.
+func (p *plugin) impatient(ctx context.Context, patience time.Duration) {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	select {
+	case <-late.C:
+	case <-p.known:
+		return
+	case <-ctx.Done():
+		return
+	}
+	p.h.log.Warn("plugin does not tell how its workers are; going on without them until it does", "plugin", p.cfg.Name, "waited", patience)
+	for _, w := range p.h.sortedWorkers() {
+		if w.plugin == p.cfg.Name {
+			w.setSilent(fmt.Errorf("plugin %q has not told how it is for %v: see its log", p.cfg.Name, patience))
+			p.h.tellPlacement(w)
+		}
+	}
+	p.knownOne.Do(func() { close(p.known) })
+}
+
 // apply brings the workers in line with an event. It is called from one goroutine at a time.
 func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent, running map[string]monitored, monitors *sync.WaitGroup) {
 	var looks sync.WaitGroup
@@ -164,6 +186,11 @@ func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent
 		for name := range running {
 			if !slices.ContainsFunc(e.Workers, func(i sdk.WorkerInfo) bool { return i.Name == name }) {
 				p.remove(name, running)
+			}
+		}
+		for block := range p.blocks {
+			if !slices.ContainsFunc(e.Workers, func(i sdk.WorkerInfo) bool { return i.Name == block }) {
+				p.worker(block).setNone()
 			}
 		}
 	}
@@ -227,13 +254,7 @@ func (p *plugin) remove(name string, running map[string]monitored) {
 
 // merge lays the worker's block over what the plugin says of it.
 func (p *plugin) merge(info sdk.WorkerInfo) sdk.WorkerInfo {
-	name := info.Name
-	b, ok := p.blocks[name]
-	if !ok {
-		if i := lastSlash(name); i >= 0 {
-			b, ok = p.blocks[name[:i]]
-		}
-	}
+	b, ok := p.block(info.Name)
 	if !ok {
 		return info
 	}
@@ -245,6 +266,17 @@ func (p *plugin) merge(info sdk.WorkerInfo) sdk.WorkerInfo {
 		}
 	}
 	return info
+}
+
+// block is that of a worker, or that whose node it is.
+func (p *plugin) block(worker string) (b config.Worker, ok bool) {
+	if b, ok = p.blocks[worker]; ok {
+		return b, true
+	}
+	if i := lastSlash(worker); i >= 0 {
+		b, ok = p.blocks[worker[:i]]
+	}
+	return b, ok
 }
 
 func lastSlash(s string) int {
@@ -263,6 +295,13 @@ func (p *plugin) worker(name string) *worker {
 	w := p.h.workers[name]
 	if w == nil {
 		w = newWorker(name, p.cfg.Name, p.h.cfg.Timing.WorkerGone, p.h.ctx.Done())
+		w.stalled, w.orders, w.patience = p.h.cfg.Timing.Stalled, p.h.ordered[name], patienceOf(cmp.Or(p.h.cfg.Timing.Answer, DefaultAnswer))
+		if p.h.opts.patience != nil {
+			w.patience = p.h.opts.patience
+		}
+		if b, ok := p.block(name); ok {
+			w.limits, w.ephemeral = pool.Limits(b.Limits), b.Ephemeral
+		}
 		p.h.workers[name] = w
 	}
 	return w
@@ -322,6 +361,8 @@ func (h *Host) watchStalled() {
 		}
 		for _, w := range h.sortedWorkers() {
 			h.tellPlacement(w)
+			w.cutIfGone()
+			h.pruneIfGone(w)
 		}
 	}
 }
@@ -330,7 +371,7 @@ func (h *Host) watchStalled() {
 func (h *Host) tellPlacement(w *worker) {
 	w.placing.Lock()
 	defer w.placing.Unlock()
-	p, known, removed := w.placement(h.cfg.Timing.Stalled)
+	p, known, removed := w.placement()
 	switch {
 	case removed:
 		h.index.Remove(w.name)
@@ -345,6 +386,9 @@ func (h *Host) look(ctx context.Context, w *worker, conn sdk.Worker, settled *bo
 	sctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	s, err := conn.Status(sctx)
+	if err != nil && ctx.Err() == nil && sctx.Err() != nil {
+		return sdk.NewUnavailable(err, "it has not told its status for %s; look whether what is behind it hangs", statusTimeout)
+	}
 	if err != nil {
 		return err
 	}
@@ -365,6 +409,7 @@ func (h *Host) look(ctx context.Context, w *worker, conn sdk.Worker, settled *bo
 		*settled = true
 	}
 	w.setUp(conn, s)
+	w.seen()
 	h.tellPlacement(w)
 	return nil
 }

@@ -26,7 +26,7 @@ const (
 
 // ProcessRequest says what to run.
 type ProcessRequest struct {
-	Path  string
+	Path  string // empty: the image's entrypoint, with Args or else the image's cmd
 	Args  []string
 	Env   []string // wins over the container's and the image's; never stored
 	Dir   string   // relative: below the container's Dir; empty: that
@@ -59,6 +59,9 @@ type Process struct {
 	outcome Outcome
 	paused  func(why error) // told when the worker goes away, and with nil when it is back
 }
+
+// Owner is whose container the process is in; see [AttemptOwner].
+func (p *Process) Owner() string { return p.owner }
 
 // Outcome is how a process ended. One of Exit and Err is set.
 type Outcome struct {
@@ -125,11 +128,17 @@ func (h *Host) markRunning(ctx context.Context, id string) (row store.Process, e
 func (c *Container) processSpec(name string, req ProcessRequest) (sdk.ProcessSpec, error) {
 	spec := sdk.ProcessSpec{
 		ID: sdk.ProcessID(name), Token: sdk.NewToken(), Path: req.Path, Args: req.Args,
-		Env: mergeEnv(c.image.Env, req.Env), User: req.User, Stdin: req.Stdin != nil, TTY: req.TTY,
+		Env: mergeEnv(c.image.Env, c.env, req.Env), User: req.User, Stdin: req.Stdin != nil, TTY: req.TTY,
 		Spill: req.SpillBytes, WhenFull: req.WhenFull,
 	}
 	if spec.User == "" {
 		spec.User = c.image.User
+	}
+	if spec.Path == "" {
+		var err error
+		if spec.Path, spec.Args, err = c.image.command(req.Args); err != nil {
+			return spec, err
+		}
 	}
 	if req.Dir != "" {
 		dir, err := resolvePath(c.record.Spec.Dir, req.Dir)
@@ -172,6 +181,7 @@ func (c *Container) claimProcess(ctx context.Context, spec sdk.ProcessSpec) (row
 func (c *Container) send(ctx context.Context, p *Process, spec sdk.ProcessSpec, sent bool) error {
 	var b backoff
 	var last error // of a start whose effect is unknown
+	began := time.Now()
 	for {
 		acquire := c.worker.acquire
 		if sent { // it may well run
@@ -186,10 +196,10 @@ func (c *Container) send(ctx context.Context, p *Process, spec sdk.ProcessSpec, 
 			if running {
 				return nil
 			}
-			if err == nil && last != nil && !errors.Is(last, sdk.Unavailable) {
+			if err == nil && last != nil && (!errors.Is(last, sdk.Unavailable) || silent(last)) {
 				return c.startFailed(ctx, p, false, last) // the worker's own record says that it never ran
 			}
-			if errors.Is(err, sdk.Unavailable) && ctx.Err() == nil {
+			if errors.Is(err, sdk.Unavailable) && ctx.Err() == nil && !silent(err) && time.Since(began) < c.worker.patience("list processes") {
 				c.worker.failed(conn, err)
 				if err := b.wait(ctx, err); err != nil {
 					return err
@@ -202,7 +212,7 @@ func (c *Container) send(ctx context.Context, p *Process, spec sdk.ProcessSpec, 
 		}
 		sent = true
 		c.h.fault("start-send")
-		last = conn.StartProcess(ctx, c.id, spec)
+		last = c.worker.ask(ctx, "start process", func(ctx context.Context, _ func()) error { return conn.StartProcess(ctx, c.id, spec) })
 		c.h.fault("start-sent")
 		switch {
 		case last == nil:
@@ -212,7 +222,7 @@ func (c *Container) send(ctx context.Context, p *Process, spec sdk.ProcessSpec, 
 			return c.startFailed(ctx, p, false, last)
 		case ctx.Err() != nil:
 			return last // the row stays: whoever asks next settles it
-		case errors.Is(last, sdk.Unavailable):
+		case errors.Is(last, sdk.Unavailable) && !silent(last):
 			c.worker.failed(conn, last)
 			if err := b.wait(ctx, last); err != nil {
 				return err
@@ -223,7 +233,11 @@ func (c *Container) send(ctx context.Context, p *Process, spec sdk.ProcessSpec, 
 
 // settleStart asks the container's own record whether the start took effect.
 func (c *Container) settleStart(ctx context.Context, conn sdk.Worker, spec sdk.ProcessSpec) (bool, error) {
-	infos, err := conn.ListProcesses(ctx, c.id)
+	var infos []sdk.ProcessInfo
+	err := c.worker.ask(ctx, "list processes", func(ctx context.Context, _ func()) (err error) {
+		infos, err = conn.ListProcesses(ctx, c.id)
+		return err
+	})
 	if err != nil {
 		return false, err
 	}

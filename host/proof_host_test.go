@@ -25,6 +25,7 @@ type childSpec struct {
 	Plugin, Socket, State, Run, Input, Output string
 	Point                                     string // empty: none
 	Nth                                       int
+	Callers                                   bool // no job, but many that ask for one container
 }
 
 // childResult is what such a host says at its end.
@@ -88,7 +89,7 @@ func runChild(text string) int {
 }
 
 func childRun(spec childSpec) (res childResult) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	j, diags := job.Parse([]byte(proofJob), "proof.hcl")
 	if diags.HasErrors() {
@@ -116,6 +117,9 @@ func childRun(spec childSpec) (res childResult) {
 	}()
 	if err := h.Ready(ctx); err != nil {
 		return childResult{Err: err.Error()}
+	}
+	if spec.Callers {
+		return childCallers(ctx, h)
 	}
 	var work *Process
 	result, err := h.Run(ctx, RunRequest{ID: spec.Run, Job: j, Inputs: map[string]string{"text": spec.Input},

@@ -35,6 +35,7 @@ echo "end $i"`)
 				pauses.Add(1)
 			}
 		})
+		awaitText(t, p, "out 0") // a follow that has not begun is not interrupted
 		for range kills / processes {
 			killPlugin(t, h, time.Duration(rand.Int64N(int64(60*time.Millisecond))))
 		}
@@ -72,7 +73,7 @@ func killPlugin(t *testing.T, h *Host, after time.Duration) {
 			for proc.State().PID == pid { // its end has been seen
 				select {
 				case <-changed:
-				case <-time.After(20 * time.Second):
+				case <-time.After(hangs):
 					t.Fatal("the end of the plugin was not seen")
 				}
 				changed = proc.Changes()
@@ -81,7 +82,7 @@ func killPlugin(t *testing.T, h *Host, after time.Duration) {
 		}
 		select {
 		case <-changed:
-		case <-time.After(20 * time.Second):
+		case <-time.After(hangs):
 			t.Fatal("the plugin did not come back")
 		}
 	}

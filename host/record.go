@@ -21,6 +21,8 @@ type runRecord struct {
 	Steps   []stepRecord
 	Outputs map[string]string
 	Took    time.Duration
+
+	Abandoned string `json:",omitempty"`
 }
 
 type stepRecord struct {
@@ -29,7 +31,7 @@ type stepRecord struct {
 }
 
 func record(r *RunResult) runRecord {
-	out := runRecord{Outputs: r.Outputs, Took: r.Took}
+	out := runRecord{Outputs: r.Outputs, Took: r.Took, Abandoned: r.Abandoned}
 	for _, s := range r.Steps {
 		kept := stepRecord{StepResult: s}
 		if s.Err != nil {
@@ -72,23 +74,51 @@ func (h *Host) recorded(ctx context.Context, req RunRequest) (*RunResult, error)
 			return nil, err
 		}
 	}
+	out, err := resultOf(row)
+	if err != nil {
+		return nil, err
+	}
+	if err := out.Failure(); err != nil {
+		return out, err
+	}
+	for name, target := range req.Outputs {
+		if out.Outputs[name] != target {
+			return out, sdk.NewInvalid(sdk.ReasonSpec, "run %s has ended, and its output %q is not kept any more: give another id to make it again", req.ID, name)
+		}
+	}
+	return out, nil
+}
+
+// resultOf gives what a run that has ended came to.
+func resultOf(row store.Run) (*RunResult, error) {
 	var kept runRecord
 	if err := json.Unmarshal(row.Result, &kept); err != nil {
-		return nil, fmt.Errorf("record of run %s: %w", req.ID, err)
+		return nil, fmt.Errorf("record of run %s: %w", row.ID, err)
 	}
-	out := &RunResult{ID: req.ID, Outputs: kept.Outputs, Took: kept.Took, Recorded: true}
+	out := &RunResult{ID: row.ID, Outputs: kept.Outputs, Took: kept.Took, Recorded: true, Abandoned: kept.Abandoned}
 	for _, s := range kept.Steps {
 		if s.Err != "" {
 			s.StepResult.Err = errors.New(s.Err)
 		}
 		out.Steps = append(out.Steps, s.StepResult)
 	}
-	for name, target := range req.Outputs {
-		if kept.Outputs[name] != target {
-			return out, sdk.NewInvalid(sdk.ReasonSpec, "run %s has ended, and its output %q is not kept any more: give another id to make it again", req.ID, name)
-		}
-	}
 	return out, nil
+}
+
+// RunResult gives what a run came to that has ended, or was given up. One that has not is sdk.FailedPrecondition, an unknown one store.ErrNotFound.
+func (h *Host) RunResult(ctx context.Context, id string) (*RunResult, error) {
+	var row store.Run
+	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
+		row, err = tx.Run(id)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", id, err)
+	}
+	if row.State == runGoing {
+		return nil, &sdk.Error{Class: sdk.FailedPrecondition, Kind: "run", ID: id, Message: fmt.Sprintf("run %s has not ended", id)}
+	}
+	return resultOf(row)
 }
 
 // digestOf tells jobs apart.

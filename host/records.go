@@ -74,19 +74,6 @@ func (r *Records) Steps(ctx context.Context, run string) ([]StepRecord, error) {
 	return out, err
 }
 
-// Runs lists the ids of the runs that are remembered, the oldest first.
-func (r *Records) Runs(ctx context.Context) ([]string, error) {
-	var out []string
-	err := r.store.View(ctx, func(tx *store.Tx) error {
-		rows, err := tx.Runs(store.RunFilter{})
-		for _, row := range rows {
-			out = append(out, row.ID)
-		}
-		return err
-	})
-	return out, err
-}
-
 // Output reads what a step wrote, from the beginning. Where a host still follows the step, the reader gives spool.ErrNoMore at what is
 // stored so far.
 func (r *Records) Output(s StepRecord) (*spool.Reader, error) { return r.spool.Reader(s.id, 0) }

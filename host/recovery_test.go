@@ -45,7 +45,7 @@ func TestRetryAfterIsBounded(t *testing.T) {
 	}}
 	h := openHost(t, o, Options{}, "m")
 	p := script(t, h, "owner", "echo ran")
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	if _, err := p.Wait(ctx); err != nil {
 		t.Errorf("nothing is seen of a process that has ended: %v", err)
@@ -86,7 +86,7 @@ func TestEphemeralSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeTestHost(t, h) })
-	if err := readyWithin(t, h, 5*time.Second); err != nil {
+	if err := readyWithin(t, h, hangs); err != nil {
 		t.Fatal(err)
 	}
 	_, err = h.Container(t.Context(), "owner", ContainerRequest{})
@@ -105,7 +105,8 @@ func TestReaperGoesOn(t *testing.T) {
 		}
 		return real()
 	}}
-	h := openHost(t, o, Options{}, "m")
+	clk := newTestClock()
+	h := openHost(t, o, Options{clock: clk.clock()}, "m")
 	conn, _ := rt.Worker("m")
 	for _, id := range []string{"c-a", "c-b", "c-c"} {
 		if err := conn.CreateContainer(t.Context(), sdk.ContainerSpec{ID: sdk.ContainerID(id), Token: "t",
@@ -113,13 +114,15 @@ func TestReaperGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w, _ := h.worker("m")
-	_ = h.reapWorker(w)
-	<-time.After(400 * time.Millisecond)
-	for range 4 {
-		_ = h.reapWorker(w)
+	for range 2 {
+		reapAll(t, h)
+		clk.pass(h.cfg.Timing.MissingGrace)
 	}
+	report := reapAll(t, h)
 	if left := onWorker(t, rt, "m"); len(left) != 1 {
 		t.Errorf("left %q", left)
+	}
+	if v := verdictOf(t, report, "c-a"); v.Err == nil || v.Action != ReapDestroy {
+		t.Errorf("what cannot be destroyed: %+v", v)
 	}
 }

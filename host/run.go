@@ -23,12 +23,26 @@ const DefaultGrace = 10 * time.Second
 
 // RunRequest says what job to run.
 type RunRequest struct {
-	// ID names the run; empty: one is made. The same id on the same state directory resumes that run, if the job is the same.
+	// ID names the run, by 1 to 128 of letters, digits and "._:@#-", the first a letter or digit; empty: one is made. The same id on the same state directory resumes that run, if the job is the same.
 	ID      string
 	Job     *job.Job
 	Inputs  map[string]string // a directory by the name of each of the job's inputs
 	Outputs map[string]string // a target directory by the name of an output; those without one are not kept
 	Force   bool              // replace targets that are not empty
+
+	// Artifacts are the inputs that are artifacts already, by their names; Inputs has the others. Those that belong to the run, by an
+	// owner that begins as [RunOwner] does, go with it.
+	Artifacts map[string]*Artifact
+	// Brought are the inputs that somebody has brought for this run alone, by their names: artifacts of nobody's, which are the run's from its
+	// beginning on, whatever their time, and go with it. A run that was begun before goes on with those that it has; of these it
+	// takes what it lacks.
+	Brought map[string]*Artifact
+	// Deliver takes the outputs in place of writing them to their targets, which then are a caller's own names for where they go. It may
+	// take as long as it wants; once it has returned nil the output may go. Nil: they are written.
+	Deliver func(ctx context.Context, output string, a *Artifact, target string) error
+
+	// CacheScope is what runs have in common that share the caches of their steps. Empty: the job's name.
+	CacheScope string
 
 	Stdin io.Reader // for the first step that starts; meant for jobs of one step
 	Grace time.Duration
@@ -60,6 +74,8 @@ type StepResult struct {
 	Exit   *sdk.Exit
 	Err    error
 
+	Attempts int // that were made, the last of which this tells of; 0: none
+
 	Queue, Stream, Run time.Duration // until placed; then until started; then until ended
 }
 
@@ -72,11 +88,22 @@ type RunResult struct {
 
 	// Recorded says that the run had ended before, and that this is what it came to then: nothing was run.
 	Recorded bool
+	// Abandoned says why the run was given up before its end, where nobody resumed it: Steps are those of its steps that had begun, in the
+	// order in which they had, and no output was delivered that is not among Outputs. Empty: it came to its end.
+	Abandoned string
 }
 
-// Succeeded tells whether every step succeeded.
+// Failure is FailedPrecondition with sdk.ReasonAbandoned for a run that was given up; nil for all others, however their steps ended.
+func (r *RunResult) Failure() error {
+	if r.Abandoned == "" {
+		return nil
+	}
+	return sdk.NewFailedPrecondition(sdk.ReasonAbandoned, "run", r.ID, "run %s was given up: %s; give another id to run its job anew", r.ID, r.Abandoned)
+}
+
+// Succeeded tells whether the run came to its end and every step succeeded.
 func (r *RunResult) Succeeded() bool {
-	return !slices.ContainsFunc(r.Steps, func(s StepResult) bool { return s.State != StepSucceeded })
+	return r.Abandoned == "" && !slices.ContainsFunc(r.Steps, func(s StepResult) bool { return s.State != StepSucceeded })
 }
 
 // RunBusyError says that this host runs that id already.
@@ -90,7 +117,9 @@ func (e *RunBusyError) Error() string {
 func NewRunID() string { return newID("r") }
 
 // RunOwner is the owner of a step's container.
-func RunOwner(run, step string) string { return "run/" + run + "/" + step }
+func RunOwner(run, step string) string { return runPrefix + run + "/" + step }
+
+const runPrefix = "run/"
 
 // MainProcess is the name of a step's one process.
 const MainProcess = "main"
@@ -111,18 +140,13 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 	if req.ID == "" {
 		req.ID = NewRunID()
 	}
-	h.mu.Lock()
-	busy := h.runs[req.ID]
-	h.runs[req.ID] = true
-	h.mu.Unlock()
-	if busy {
+	if err := checkRunID(req.ID); err != nil {
+		return nil, err
+	}
+	if !h.enterRun(req.ID) {
 		return nil, &RunBusyError{ID: req.ID}
 	}
-	defer func() {
-		h.mu.Lock()
-		delete(h.runs, req.ID)
-		h.mu.Unlock()
-	}()
+	defer h.leaveRun(ctx, req.ID)
 	events, leave := whileHere(req.Events)
 	defer leave()
 	req.Events = events
@@ -135,10 +159,25 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 		}
 		return past, err
 	}
+	held := &holds{h: h}
+	defer held.letGo()
+	for _, inputs := range []map[string]*Artifact{req.Artifacts, req.Brought} {
+		for _, a := range inputs {
+			held.add(a.ID)
+		}
+	}
 	r, err := h.beginRun(ctx, req)
 	if err != nil {
 		return nil, err
 	}
+	h.mu.Lock()
+	h.going[r.id] = r
+	h.mu.Unlock()
+	defer func() {
+		h.mu.Lock()
+		delete(h.going, r.id)
+		h.mu.Unlock()
+	}()
 	var steps sync.WaitGroup
 	results := make([]StepResult, len(req.Job.Steps))
 	for i := range req.Job.Steps {
@@ -183,6 +222,7 @@ type run struct {
 	results   map[string]StepResult
 	artifacts map[job.Ref]*Artifact // by reference without its place
 	stdin     io.Reader             // until a step has taken it
+	fed       string                // the step that has
 }
 
 func (h *Host) beginRun(ctx context.Context, req RunRequest) (*run, error) {
@@ -191,17 +231,21 @@ func (h *Host) beginRun(ctx context.Context, req RunRequest) (*run, error) {
 	}
 	r := &run{h: h, req: req, id: req.ID, done: make(map[string]chan struct{}), results: make(map[string]StepResult),
 		artifacts: make(map[job.Ref]*Artifact), stdin: req.Stdin}
-	if err := checkOwner(r.owner("x")); err != nil {
-		return nil, err
-	}
-	if err := req.checkTrees(); err != nil {
+	if err := req.Check(); err != nil {
 		return nil, err
 	}
 	if err := r.claim(ctx); err != nil {
 		return nil, err
 	}
 	for _, in := range req.Job.Inputs {
-		a, err := h.AddDir(ctx, r.owner("input/"+in.Name), r.owner(""), req.Inputs[in.Name])
+		if req.Brought[in.Name] != nil {
+			continue
+		}
+		if a := req.Artifacts[in.Name]; a != nil {
+			r.artifacts[job.Ref{Input: in.Name}] = a
+			continue
+		}
+		a, err := h.AddDir(ctx, r.inputName(in.Name), r.owner(""), req.Inputs[in.Name])
 		if err != nil {
 			return nil, err
 		}
@@ -213,12 +257,20 @@ func (h *Host) beginRun(ctx context.Context, req RunRequest) (*run, error) {
 	return r, nil
 }
 
-// checkTrees finds everything wrong with the directories before anything runs.
-func (q *RunRequest) checkTrees() error {
+// Check finds everything wrong with the id, the inputs and the outputs before anything runs, as [Host.Run] does by itself.
+func (q *RunRequest) Check() error {
 	var errs []error
+	if q.ID != "" {
+		if err := checkRunID(q.ID); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	known := make(map[string]bool)
 	for _, in := range q.Job.Inputs {
 		known[in.Name] = true
+		if q.Artifacts[in.Name] != nil || q.Brought[in.Name] != nil {
+			continue
+		}
 		dir, ok := q.Inputs[in.Name]
 		if !ok {
 			errs = append(errs, sdk.NewInvalid(sdk.ReasonSpec, "%s: input %q needs a directory: give -i %s=DIR", in.Range, in.Name, in.Name))
@@ -230,7 +282,10 @@ func (q *RunRequest) checkTrees() error {
 			errs = append(errs, sdk.NewInvalid(sdk.ReasonPath, "input %q: %s is neither a directory nor a file", in.Name, dir))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(q.Inputs)) {
+	given := slices.AppendSeq(slices.Collect(maps.Keys(q.Inputs)), maps.Keys(q.Artifacts))
+	given = slices.AppendSeq(given, maps.Keys(q.Brought))
+	slices.Sort(given)
+	for _, name := range given {
 		if !known[name] {
 			errs = append(errs, sdk.NewInvalid(sdk.ReasonSpec, "the job has no input %q: its inputs are %q", name, slices.Sorted(maps.Keys(known))))
 		}
@@ -238,6 +293,9 @@ func (q *RunRequest) checkTrees() error {
 	for _, name := range slices.Sorted(maps.Keys(q.Outputs)) {
 		if !slices.ContainsFunc(q.Job.Outputs, func(o job.Output) bool { return o.Name == name }) {
 			errs = append(errs, sdk.NewInvalid(sdk.ReasonSpec, "the job has no output %q: its outputs are %q", name, q.outputNames()))
+			continue
+		}
+		if q.Deliver != nil {
 			continue
 		}
 		for other, target := range q.Outputs {
@@ -262,17 +320,25 @@ func (q *RunRequest) outputNames() []string {
 
 func (r *run) owner(step string) string { return RunOwner(r.id, step) }
 
-// claim makes the run's row, or finds it.
+// claim makes the run's row, or finds it, notes that it is under way, and takes what was brought for it.
 func (r *run) claim(ctx context.Context) error {
 	digest, err := digestOf(r.req.Job)
 	if err != nil {
 		return err
 	}
 	return r.h.store.Update(ctx, store.PowerSafe, func(tx *store.Tx) error {
-		if _, err := tx.Run(r.id); !errors.Is(err, store.ErrNotFound) {
+		row, err := tx.Run(r.id)
+		if errors.Is(err, store.ErrNotFound) {
+			row, err = store.Run{ID: r.id, Job: digest, State: runGoing, CreatedAt: time.Now()}, nil
+		}
+		if err != nil {
 			return err
 		}
-		return tx.PutRun(store.Run{ID: r.id, Job: digest, State: runGoing, CreatedAt: time.Now()})
+		row.ActiveAt = r.h.clock.wall()
+		if err := tx.PutRun(row); err != nil {
+			return err
+		}
+		return r.takeBrought(tx)
 	})
 }
 
@@ -297,7 +363,7 @@ func (r *run) takeOutputs(ctx context.Context) (map[string]string, error) {
 		}
 		a, err := r.artifact(ctx, o.From)
 		if err == nil {
-			err = r.h.DownloadDir(ctx, a, target, r.req.Force)
+			err = r.deliver(ctx, o.Name, a, target)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("output %q: %w", o.Name, err))
@@ -306,6 +372,13 @@ func (r *run) takeOutputs(ctx context.Context) (map[string]string, error) {
 		taken[o.Name] = target
 	}
 	return taken, errors.Join(errs...)
+}
+
+func (r *run) deliver(ctx context.Context, output string, a *Artifact, target string) error {
+	if r.req.Deliver != nil {
+		return r.req.Deliver(ctx, output, a, target)
+	}
+	return r.h.DownloadDir(ctx, a, target, r.req.Force)
 }
 
 // artifact gives what a reference names, of a step that has ended.
@@ -341,23 +414,31 @@ func (r *run) sweep(ctx context.Context) error {
 		rows, err = tx.Artifacts(store.ArtifactFilter{OwnerPrefix: r.owner("")})
 		return err
 	})
-	return errors.Join(err, r.removeArtifacts(ctx, rows), r.put(ctx, runEnded, nil))
+	if err != nil {
+		return err
+	}
+	waits, err := removeArtifacts(rows, func(a *Artifact) error { return r.h.RemoveArtifact(ctx, a) })
+	if waits && r.h.opts.KeepFailed {
+		err = nil // for the container of a step that failed: they go after that
+	}
+	return errors.Join(err, r.put(ctx, runEnded, nil))
 }
 
-// removeArtifacts removes what is left of the run's artifacts: those last of which others are copies, as an output at an input's path is.
-func (r *run) removeArtifacts(ctx context.Context, rows []store.Artifact) error {
+// removeArtifacts removes artifacts by a call for each: those last of which others are copies, as an output at an input's path is. It tells
+// whether all that is left waits for those who use it.
+func removeArtifacts(rows []store.Artifact, remove func(*Artifact) error) (waits bool, err error) {
 	for {
 		var errs []error
 		var inUse []store.Artifact
 		for _, row := range rows {
-			err := r.h.RemoveArtifact(ctx, &Artifact{ID: row.ID, Name: row.Name})
+			err := remove(&Artifact{ID: row.ID, Name: row.Name})
 			if errors.Is(err, sdk.ReasonInUse) {
 				inUse = append(inUse, row)
 			}
 			errs = append(errs, err)
 		}
 		if len(inUse) == 0 || len(inUse) == len(rows) {
-			return errors.Join(errs...)
+			return len(inUse) > 0, errors.Join(errs...)
 		}
 		rows = inUse
 	}

@@ -172,8 +172,9 @@ job "mixed" {
 	if fi, err := os.Lstat(filepath.Join(out, "link")); err != nil || fi.Mode()&os.ModeSymlink == 0 {
 		t.Errorf("link: %v, %v", fi, err)
 	}
-	// The directory is read once; its content and what l made go from process to process.
-	if streams["local to left"]+streams["local to right"] != 1 || streams["left to right"]+streams["right to left"] != 2 || streams["left to right"] < 1 {
+	// The directory is read once, for both or for one that gives it to the other; its content and what l made go from process to process.
+	local, between := streams["local to left"]+streams["local to right"], streams["left to right"]+streams["right to left"]
+	if local < 1 || local+between != 3 || streams["left to right"] < 1 {
 		t.Errorf("streams: %v", streams)
 	}
 	checkEmpty(t, h)
@@ -256,8 +257,9 @@ job "endless" {
 			res, err := h.Run(ctx, RunRequest{Job: parseJob(t, text(c.extra)), Events: func(e Event) {
 				if e.Kind == EventStarted {
 					p = e.Process
+					awaitText(t, p, "here") // its timeout counts from when this returns
 					if c.interrupt {
-						go func() { awaitText(t, p, "here"); cancel() }()
+						cancel()
 					}
 				}
 			}})
@@ -283,7 +285,7 @@ func awaitText(t testing.TB, p *Process, text string) {
 		return
 	}
 	defer r.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), hangs)
 	defer cancel()
 	var b strings.Builder
 	for !strings.Contains(b.String(), text) {
@@ -384,7 +386,9 @@ job "j" {
 		"unknown input":   {RunRequest{Inputs: map[string]string{"in": dir, "other": dir}}, `no input "other"`},
 		"unknown output":  {RunRequest{Inputs: map[string]string{"in": dir}, Outputs: map[string]string{"p": dir}}, `no output "p"`},
 		"target not free": {RunRequest{Inputs: map[string]string{"in": dir}, Outputs: map[string]string{"o": full}}, "not empty"},
-		"bad id":          {RunRequest{ID: "a b", Inputs: map[string]string{"in": dir}}, "owner"},
+		"bad id":          {RunRequest{ID: "a b", Inputs: map[string]string{"in": dir}}, `run id "a b" must be`},
+		"id of parts":     {RunRequest{ID: "a/b", Inputs: map[string]string{"in": dir}}, `run id "a/b" must be`}, // whose things would be run a's
+		"long id":         {RunRequest{ID: strings.Repeat("a", 129), Inputs: map[string]string{"in": dir}}, "must be 1 to 128"},
 	} {
 		c.req.Job = j
 		res, err := h.Run(t.Context(), c.req)
@@ -507,14 +511,14 @@ job "j" {
 			cancel()
 		}
 	}})
-	if took := time.Since(began); took > 15*time.Second { // the graces, and not the hour
+	if took := time.Since(began); took > hangs { // the graces, and not the hour
 		t.Errorf("it took %s", took)
 	}
 	if res.Steps[0].State != StepAborted {
 		t.Errorf("%s, %v", states(res), err)
 	}
 	away.Store(false)
-	within(t, 20*time.Second, "the worker is empty", func() bool { return len(onWorker(t, rt, "m")) == 0 })
+	within(t, hangs, "the worker is empty", func() bool { return len(onWorker(t, rt, "m")) == 0 })
 }
 
 // TestTwoOutputsInOnePlace are refused before anything runs.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -26,7 +27,11 @@ func (h *Host) loadLeases(ctx context.Context) (known []string, err error) {
 			if err := json.Unmarshal(c.Spec, &r); err != nil {
 				return fmt.Errorf("record of container %s: %w", c.ID, err)
 			}
-			if err := h.index.Acquire(pool.Lease{Owner: c.Owner, Worker: c.Worker, Team: c.Team, Kind: r.Kind}); err != nil {
+			if r.Kept {
+				continue
+			}
+			if err := h.index.Acquire(pool.Lease{Owner: c.Owner, Worker: c.Worker, Team: c.Team, Kind: r.Kind,
+				Volumes: r.Claims.Volumes, Resources: r.Claims.Resources}); err != nil {
 				return err
 			}
 		}
@@ -70,7 +75,8 @@ func (h *Host) checkIncarnation(ctx context.Context, w *worker, s sdk.Status) (c
 		now := row
 		if replaced(row.ContainerIncarnation, s.ContainerIncarnation) {
 			changed = true
-			if err := h.loseContainers(tx, w.name); err != nil {
+			reason := "worker " + w.name + " came back without what it had: it runs a new incarnation"
+			if err := h.loseContainers(tx, w.name, reason); err != nil {
 				return err
 			}
 		}
@@ -97,7 +103,7 @@ func (h *Host) checkIncarnation(ctx context.Context, w *worker, s sdk.Status) (c
 // replaced tells whether a store is another one than before. Empty means unknown, never a change.
 func replaced(before, now string) bool { return before != "" && now != "" && before != now }
 
-func (h *Host) loseContainers(tx *store.Tx, worker string) error {
+func (h *Host) loseContainers(tx *store.Tx, worker, reason string) error {
 	rows, err := tx.Containers(store.ContainerFilter{Worker: worker, States: []string{containerCreating, containerReady, containerDestroying}})
 	if err != nil {
 		return err
@@ -106,7 +112,7 @@ func (h *Host) loseContainers(tx *store.Tx, worker string) error {
 		if row.State == containerDestroying {
 			row.State = containerDestroyed // by whoever replaced the store
 		} else {
-			row.State, row.Reason = containerLost, "worker "+worker+" came back without what it had: it runs a new incarnation"
+			row.State, row.Reason = containerLost, reason
 		}
 		row.UpdatedAt = time.Now()
 		if err := tx.PutContainer(row); err != nil {
@@ -133,11 +139,18 @@ func (h *Host) loseVolumes(tx *store.Tx, worker string) error {
 	return nil
 }
 
+// loseContainer notes that a worker does not have a container any more; errChanged: it is over already, or about to be.
 func (h *Host) loseContainer(ctx context.Context, id, reason string) error {
 	return h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
 		row, err := tx.Container(id)
+		if errors.Is(err, store.ErrNotFound) {
+			return errChanged
+		}
 		if err != nil {
 			return err
+		}
+		if s := containerStates(row.State); s == reap.Over || s == reap.Going {
+			return errChanged // whoever destroys it would find it lost, and its process with it
 		}
 		row.State, row.Reason, row.UpdatedAt = containerLost, reason, time.Now()
 		h.index.Release(row.Owner)
@@ -165,9 +178,13 @@ func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker) error {
 			return err
 		}
 	}
+	processes, err := h.unfinished(ctx, w.name, first)
+	if err != nil {
+		return err
+	}
 	stuck := make(map[string]bool) // containers, and volumes that one of them or a clone still needs
 	for _, row := range containers {
-		err := h.settleContainer(ctx, w, conn, row, listed[sdk.ContainerID(row.ID)])
+		err := h.settleContainer(ctx, w, conn, row, listed[sdk.ContainerID(row.ID)], processes)
 		if err == nil {
 			continue
 		}
@@ -179,6 +196,13 @@ func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker) error {
 			return fmt.Errorf("container %s: %w", row.ID, err)
 		}
 		stuck[row.ID] = true
+		mounted, err := mountedBy(row)
+		if err != nil { // a bad record keeps no worker away
+			h.log.Error("what a container mounts is not known", "worker", w.name, "error", err)
+		}
+		for _, id := range mounted {
+			stuck[id] = true
+		}
 	}
 	slices.Reverse(volumes) // clones are younger than what they are clones of
 	for _, row := range volumes {
@@ -242,7 +266,7 @@ func (h *Host) onTheWay(ctx context.Context, worker string, first bool) (contain
 	return containers, volumes, err
 }
 
-func (h *Host) settleContainer(ctx context.Context, w *worker, conn sdk.Worker, row store.Container, listed sdk.ContainerInfo) error {
+func (h *Host) settleContainer(ctx context.Context, w *worker, conn sdk.Worker, row store.Container, listed sdk.ContainerInfo, processes processesOf) error {
 	switch row.State {
 	case containerCreating:
 		if listed.State == sdk.ContainerReady && string(listed.Token) == row.Token {
@@ -250,7 +274,7 @@ func (h *Host) settleContainer(ctx context.Context, w *worker, conn sdk.Worker, 
 			if err := h.putContainer(ctx, row); err != nil {
 				return err
 			}
-			return h.settleProcesses(ctx, w, conn, row)
+			return h.settleProcesses(ctx, w, conn, row, processes)
 		}
 		return h.undoContainer(ctx, conn, row)
 	case containerDestroying:
@@ -265,19 +289,45 @@ func (h *Host) settleContainer(ctx context.Context, w *worker, conn sdk.Worker, 
 		if err := h.putContainer(ctx, row); err != nil {
 			return err
 		}
-		return h.settleProcesses(ctx, w, conn, row)
+		return h.settleProcesses(ctx, w, conn, row, processes)
 	}
-	return h.settleProcesses(ctx, w, conn, row)
+	return h.settleProcesses(ctx, w, conn, row, processes)
+}
+
+// processesOf lists the processes of a container that have not ended.
+type processesOf func(container string) ([]store.Process, error)
+
+// unfinished reads those of all containers at once where nobody can change them meanwhile: one query for each is most of what opening a large
+// state directory takes.
+func (h *Host) unfinished(ctx context.Context, worker string, first bool) (processesOf, error) {
+	read := func(f store.ProcessFilter) (rows []store.Process, err error) {
+		f.States = []string{processStarting, processRunning}
+		err = h.store.View(ctx, func(tx *store.Tx) error {
+			rows, err = tx.Processes(f)
+			return err
+		})
+		return rows, err
+	}
+	if !first {
+		return func(container string) ([]store.Process, error) {
+			return read(store.ProcessFilter{Container: container})
+		}, nil
+	}
+	rows, err := read(store.ProcessFilter{Worker: worker})
+	if err != nil {
+		return nil, err
+	}
+	by := make(map[string][]store.Process, len(rows))
+	for _, p := range rows {
+		by[p.Container] = append(by[p.Container], p)
+	}
+	return func(container string) ([]store.Process, error) { return by[container], nil }, nil
 }
 
 // settleProcesses follows what runs in a container. A start whose effect is unknown is looked for; one that had none waits for its
 // owner, who alone has the environment.
-func (h *Host) settleProcesses(ctx context.Context, w *worker, conn sdk.Worker, row store.Container) error {
-	var rows []store.Process
-	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
-		rows, err = tx.Processes(store.ProcessFilter{Container: row.ID, States: []string{processStarting, processRunning}})
-		return err
-	})
+func (h *Host) settleProcesses(ctx context.Context, w *worker, conn sdk.Worker, row store.Container, processes processesOf) error {
+	rows, err := processes(row.ID)
 	if err != nil || len(rows) == 0 {
 		return err
 	}

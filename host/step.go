@@ -23,14 +23,48 @@ func (e errTimeout) Error() string { return fmt.Sprintf("its timeout of %s has p
 // errInterrupted is why a step is aborted when the run's context has ended.
 var errInterrupted = errors.New("the run was interrupted")
 
-// step runs one step to its end. It always gives a result, and leaves nothing of the step's container behind unless the worker is
-// away or the host closes.
+// step runs one step to its end: again on another worker each time that it is lost, as often as the job lets it. It always gives a result.
 func (r *run) step(ctx context.Context, s *job.Step) StepResult {
-	res := StepResult{Step: s.Name}
 	if err := r.awaitNeeds(ctx, s); err != nil {
-		res.State, res.Err = StepSkipped, err
-		return res
+		return StepResult{Step: s.Name, State: StepSkipped, Err: err}
 	}
+	lostOn := make(map[string]string)
+	var before StepResult
+	for n := 1; ; n++ {
+		res := r.attempt(ctx, s, n, lostOn)
+		res.Attempts = n
+		if none, ok := errors.AsType[*pool.NoWorkerError](res.Err); ok && n > 1 { // what it came to is that it was lost
+			before.Err = fmt.Errorf("%w; it is not tried again: %w", before.Err, none)
+			return before
+		}
+		if res.State != StepLost || n >= s.Attempts || r.hasRead(s) || ctx.Err() != nil || r.h.ctx.Err() != nil {
+			return res
+		}
+		r.tell(Event{Step: s.Name, Kind: EventAgain, Worker: res.Worker, Message: res.Err.Error()})
+		lostOn[res.Worker] = fmt.Sprintf("attempt %d was lost there", n)
+		before = res
+	}
+}
+
+// AttemptOwner is the owner of the container of a step's n-th attempt, from 1; that of the first is [RunOwner].
+func AttemptOwner(run, step string, n int) string {
+	if n <= 1 {
+		return RunOwner(run, step)
+	}
+	return fmt.Sprintf("%s/%d", RunOwner(run, step), n)
+}
+
+// hasRead tells whether a step was given the client's stdin, which nobody can repeat.
+func (r *run) hasRead(s *job.Step) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.fed == s.Name
+}
+
+// attempt runs a step once, on none of the workers that lost it. It leaves nothing of the step's container behind unless the worker is
+// away or the host closes.
+func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string]string) StepResult {
+	res := StepResult{Step: s.Name}
 	clock := time.Now()
 	lap := func(d *time.Duration) {
 		*d = time.Since(clock)
@@ -44,11 +78,13 @@ func (r *run) step(ctx context.Context, s *job.Step) StepResult {
 		}
 		r.tell(e)
 	}
+	ctx = onSilence(ctx, func(worker string, why error) { observe(pauseEvent(worker, why)) })
 	req, err := r.request(ctx, s, observe)
 	if err != nil {
 		return r.failed(ctx, res, err)
 	}
-	c, err := r.h.Container(ctx, r.owner(s.Name), req)
+	req.Exclude = lostOn
+	c, err := r.h.Container(ctx, AttemptOwner(r.id, s.Name, n), req)
 	if err != nil {
 		return r.failed(ctx, res, err)
 	}
@@ -59,13 +95,7 @@ func (r *run) step(ctx context.Context, s *job.Step) StepResult {
 		return r.failed(ctx, res, err)
 	}
 	lap(&res.Stream)
-	p.OnPause(func(why error) {
-		if why == nil {
-			observe(Event{Kind: EventResumed, Worker: res.Worker})
-			return
-		}
-		observe(Event{Kind: EventPaused, Worker: res.Worker, Message: why.Error()})
-	})
+	p.OnPause(func(why error) { observe(pauseEvent(c.Worker(), why)) })
 	observe(Event{Kind: EventStarted, Worker: res.Worker, Process: p})
 	outcome, why := r.await(ctx, c, p, s.Timeout)
 	lap(&res.Run)
@@ -79,6 +109,19 @@ func (r *run) step(ctx context.Context, s *job.Step) StepResult {
 	if why != nil || outcome.Err != nil { // not ended by itself: what it leaves is no output
 		r.destroy(ctx, c)
 		return r.failed(ctx, res, res.Err)
+	}
+	if outcome.Exit.Code == 0 {
+		if err := c.SaveCaches(ctx); err != nil { // the step has done what it was to do
+			r.h.log.Warn("caches of a step were not kept", "owner", c.owner, "error", err)
+		}
+	}
+	if outcome.Exit.Code != 0 && r.h.opts.KeepFailed {
+		if err := c.keepFailed(ctx); err != nil {
+			r.destroy(ctx, c)
+			return r.failed(ctx, res, err)
+		}
+		res.State = StepFailed
+		return res
 	}
 	outputs, err := c.Seal(ctx)
 	if err != nil {
@@ -127,14 +170,14 @@ func verb(s StepState) string {
 	return "could not run"
 }
 
-// request translates a step into what its container needs.
-func (r *run) request(ctx context.Context, s *job.Step, observe func(Event)) (ContainerRequest, error) {
+// stepRequest is what a step's container needs, but for what goes in and comes out.
+func stepRequest(s *job.Step) ContainerRequest {
 	req := ContainerRequest{
 		Team: s.Team, Runtime: s.Runtime, Platform: s.Platform, Tags: s.Tags, Kind: pool.Build,
-		ImageRef: s.ImageRef, Dir: s.Dir, Privileged: s.Privileged, Hermetic: s.Hermetic,
+		ImageRef: s.ImageRef, User: s.User, Dir: s.Dir, Privileged: s.Privileged, Hermetic: s.Hermetic,
 		Limits: sdk.Resources{CPUMillis: s.Limits.CPUMillis, MemoryBytes: s.Limits.MemoryBytes, DiskBytes: s.Limits.DiskBytes,
 			PIDs: s.Limits.PIDs},
-		Observe: observe,
+		Resources: pool.Resources(s.Resources), Priority: s.Priority,
 	}
 	if len(s.Inputs) == 0 {
 		req.Kind = pool.NoInput
@@ -142,6 +185,13 @@ func (r *run) request(ctx context.Context, s *job.Step, observe func(Event)) (Co
 	if s.User != "" {
 		req.Features = append(req.Features, sdk.FeatureUsers)
 	}
+	return req
+}
+
+// request translates a step into what its container needs.
+func (r *run) request(ctx context.Context, s *job.Step, observe func(Event)) (ContainerRequest, error) {
+	req := stepRequest(s)
+	req.Observe = observe
 	for _, path := range slices.Sorted(maps.Keys(s.Inputs)) {
 		a, err := r.artifact(ctx, s.Inputs[path])
 		if err != nil {
@@ -151,6 +201,15 @@ func (r *run) request(ctx context.Context, s *job.Step, observe func(Event)) (Co
 	}
 	for _, name := range s.Outputs {
 		req.Outputs = append(req.Outputs, Output{Name: name, Path: name})
+	}
+	for _, path := range s.Caches {
+		key := TaskCacheKey(s.Team, cmp.Or(r.req.CacheScope, r.req.Job.Name), s.Name, path)
+		req.Caches = append(req.Caches, Cache{Key: key, Path: path})
+	}
+	if s.With != "" {
+		r.mu.Lock()
+		req.With = AttemptOwner(r.id, s.With, r.results[s.With].Attempts)
+		r.mu.Unlock()
 	}
 	if s.Image != nil {
 		a, err := r.artifact(ctx, *s.Image)
@@ -169,7 +228,9 @@ func (r *run) process(s *job.Step) ProcessRequest {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	req.Stdin, r.stdin = r.stdin, nil
+	if r.stdin != nil {
+		req.Stdin, r.stdin, r.fed = r.stdin, nil, s.Name
+	}
 	return req
 }
 

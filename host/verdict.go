@@ -95,7 +95,11 @@ func (p *Process) missing(ctx context.Context, out *spool.Writer) (Outcome, bool
 		}
 		if wait <= 0 {
 			reason := fmt.Sprintf("its container has been missing for %s", time.Since(since).Round(time.Second))
-			if err := p.h.loseContainer(ctx, string(p.container), reason); err != nil {
+			err := p.h.loseContainer(ctx, string(p.container), reason)
+			if errors.Is(err, errChanged) { // its row tells how, now
+				continue
+			}
+			if err != nil {
 				return Outcome{Err: err}, true
 			}
 			return p.lost(ctx, out, reason), true

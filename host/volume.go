@@ -23,6 +23,7 @@ const (
 	roleReplica = "replica" // sealed content of an artifact
 	roleInput   = "input"   // a container's own clone of one
 	roleOutput  = "output"  // becomes an artifact when its step has ended
+	roleCache   = "cache"   // becomes one when its step has succeeded
 )
 
 // createVolume makes a volume. When it fails nothing is left but, if the worker is away, a row that says what to destroy.
@@ -30,7 +31,11 @@ func (h *Host) createVolume(ctx context.Context, w *worker, row store.Volume, sp
 	row.ID, row.Token = newID("v"), string(sdk.NewToken())
 	row.Worker, row.State, row.CreatedAt = w.name, volumeCreating, time.Now()
 	spec.ID, spec.Token = sdk.VolumeID(row.ID), sdk.Token(row.Token)
+	if row.Container == "" {
+		h.busy.add(row.ID) // until it is sealed or given up
+	}
 	if err := h.putVolume(ctx, row); err != nil {
+		h.busy.remove(row.ID)
 		return row, err
 	}
 	h.fault("volume-intent")
@@ -64,6 +69,7 @@ func (h *Host) sealVolume(ctx context.Context, row store.Volume) (store.Volume, 
 
 // destroyVolume removes a volume from its worker, then its row.
 func (h *Host) destroyVolume(ctx context.Context, row store.Volume) error {
+	h.busy.remove(row.ID)
 	if row.State == volumeSealed && row.Artifact != "" {
 		h.index.RemoveVolume(row.Worker, row.Artifact)
 	}
@@ -96,7 +102,11 @@ func (h *Host) discardVolume(ctx context.Context, row store.Volume) {
 }
 
 func (h *Host) putVolume(ctx context.Context, row store.Volume) error {
-	return h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutVolume(row) })
+	err := h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutVolume(row) })
+	if err == nil && row.State == volumeSealed {
+		h.busy.remove(row.ID)
+	}
+	return err
 }
 
 // volumes lists rows.

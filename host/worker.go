@@ -4,27 +4,33 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/slipway-run/slipway/host/pool"
-	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/sdk"
 )
 
 // worker is one worker across all the sessions of its plugin. While its conn is set, calls go through; while not, they
 // wait until it is back, or until it has been away for too long.
 type worker struct {
-	name   string
-	plugin string
-	goneIn time.Duration   // how long to wait for a worker that is away
-	closed <-chan struct{} // when the host closes, all waiting ends
+	name      string
+	plugin    string
+	goneIn    time.Duration   // how long to wait for a worker that is away
+	limits    pool.Limits     // its block's
+	ephemeral bool            // its block says so
+	stalled   time.Duration   // away for so long, it takes no new work
+	patience  patience        // how long a call may go on without an answer or progress
+	closed    <-chan struct{} // when the host closes, all waiting ends
 
-	placing sync.Mutex   // one at a time tells placement
-	left    atomic.Bool  // something could not be destroyed: the monitor tries again
-	settled bool         // what an earlier host left on it is settled; of its monitor
-	unknown reap.Unknown // what it lists without a row; of the reaper
+	placing  sync.Mutex  // one at a time tells placement
+	ordering sync.Mutex  // one at a time gives orders
+	drain    *drain      // under way, if it is landing or retiring; of whoever gives orders
+	left     atomic.Bool // something could not be destroyed: the monitor tries again
+	settled  bool        // what an earlier host left on it is settled; of its monitor
 
 	mu      sync.Mutex
 	info    sdk.WorkerInfo
@@ -37,13 +43,21 @@ type worker struct {
 	dead    error         // while away: why it will not be back by itself; ends all waiting
 	since   time.Time     // of the last change between up and away
 	removed bool          // its plugin does not tell it any more
+	none    bool          // its plugin has never told it
+	pruned  bool          // it is forgotten, until it is seen again
+	orders  orders        // its operator's
+	waits   *Drain        // while it is landing or retiring: for what
 	probe   chan struct{} // of capacity 1: asks the monitor to look now
+
+	present context.Context // ends when the worker has been away for goneIn: what still hangs on it is cut then
+	leave   context.CancelFunc
 }
 
 func newWorker(name, plugin string, goneIn time.Duration, closed <-chan struct{}) *worker {
-	w := &worker{name: name, plugin: plugin, goneIn: goneIn, closed: closed, since: time.Now(), probe: make(chan struct{}, 1),
+	w := &worker{name: name, plugin: plugin, goneIn: goneIn, patience: patienceOf(DefaultAnswer), closed: closed, since: time.Now(), probe: make(chan struct{}, 1),
 		up: make(chan struct{}), down: make(chan struct{}), why: errors.New("it has not answered yet")}
 	close(w.down)
+	w.present, w.leave = context.WithCancel(context.Background())
 	return w
 }
 
@@ -52,23 +66,34 @@ func (w *worker) call(ctx context.Context, what string, f func(context.Context, 
 	return w.callWithin(ctx, w.goneIn, what, f)
 }
 
-// destroyPatience is how long destroying waits for a worker that is away: longer than a plugin takes to restart. What is not
+// work is call for what tells its progress: f gives a sign whenever it does.
+func (w *worker) work(ctx context.Context, what string, f func(ctx context.Context, conn sdk.Worker, sign func()) error) error {
+	return w.repeat(ctx, w.goneIn, what, f)
+}
+
+// destroyPatience is how long destroying waits for a worker that is away, of which nothing is wanted any more. What is not
 // destroyed then is by the monitor, once the worker is back, and nobody needs to wait for it.
 const destroyPatience = 2 * time.Second
 
 // callWithin is call for a worker that is away no longer than within.
 func (w *worker) callWithin(ctx context.Context, within time.Duration, what string, f func(context.Context, sdk.Worker) error) error {
+	return w.repeat(ctx, within, what, func(ctx context.Context, conn sdk.Worker, _ func()) error { return f(ctx, conn) })
+}
+
+// repeat makes a call, again each time that the worker was away meanwhile, for no longer than within.
+func (w *worker) repeat(ctx context.Context, within time.Duration, what string, f func(context.Context, sdk.Worker, func()) error) error {
 	var b backoff
+	var gone *WorkerGoneError
 	var failing time.Time
 	for {
 		conn, err := w.await(ctx, within, false)
 		if err == nil {
-			err = f(ctx, conn)
+			err = w.ask(ctx, what, func(ctx context.Context, sign func()) error { return f(ctx, conn, sign) })
 		}
 		if err == nil {
 			return nil
 		}
-		if conn == nil || !errors.Is(err, sdk.Unavailable) || ctx.Err() != nil {
+		if conn == nil || !errors.Is(err, sdk.Unavailable) || errors.As(err, &gone) || ctx.Err() != nil {
 			return fmt.Errorf("%s on %s: %w", what, w.name, err)
 		}
 		w.failed(conn, err)
@@ -93,15 +118,19 @@ func (w *worker) failed(conn sdk.Worker, err error) {
 // backoff spaces the repetitions of a call.
 type backoff struct{ next time.Duration }
 
-// wait waits before the next repetition: for as long as err says, else a little longer each time.
-func (b *backoff) wait(ctx context.Context, err error) error {
+// after is the time before the next repetition: as long as err says, else a little longer each time.
+func (b *backoff) after(err error) time.Duration {
 	b.next = min(max(2*b.next, probeFirst), statusEvery)
-	d := b.next
 	if e, ok := errors.AsType[*sdk.Error](err); ok && e.RetryAfter > 0 {
-		d = min(e.RetryAfter, statusEvery) // a plugin's hint, not its command
+		return min(e.RetryAfter, statusEvery) // a plugin's hint, not its command
 	}
+	return b.next
+}
+
+// wait waits before the next repetition.
+func (b *backoff) wait(ctx context.Context, err error) error {
 	select {
-	case <-time.After(d):
+	case <-time.After(b.after(err)):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -171,6 +200,9 @@ func (w *worker) setUp(conn sdk.Worker, s sdk.Status) {
 		close(w.up)
 		w.down = make(chan struct{})
 		w.since = time.Now()
+		if w.present.Err() != nil {
+			w.present, w.leave = context.WithCancel(context.Background())
+		}
 	}
 	w.conn, w.why, w.dead = conn, nil, nil
 }
@@ -185,6 +217,15 @@ func (w *worker) setAway(conn sdk.Worker, why error) {
 	}
 	w.wasAway = true
 	w.takeDown(why)
+}
+
+// setSilent notes why nothing was ever heard of the worker, unless something was.
+func (w *worker) setSilent(why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.conn == nil && !w.wasAway && w.dead == nil {
+		w.wasAway, w.why = true, why
+	}
 }
 
 // setDead notes that the worker will not be back by itself.
@@ -210,6 +251,22 @@ func (w *worker) takeDown(why error) {
 	w.since = time.Now()
 }
 
+// presence ends when the worker has been away for as long as the host waits for it.
+func (w *worker) presence() context.Context {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.present
+}
+
+// cutIfGone ends the worker's presence once it has been away for that long.
+func (w *worker) cutIfGone() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.conn == nil && time.Since(w.since) >= w.goneIn {
+		w.leave()
+	}
+}
+
 // alive notes that a new session of the plugin may bring the worker back.
 func (w *worker) alive() {
 	w.mu.Lock()
@@ -226,38 +283,80 @@ type WorkerReport struct {
 	Up     bool
 	Why    string // while not up
 	Since  time.Time
+
+	// State is what placement makes of it: only a running worker takes new work. Reason says why it is not; empty while it is.
+	State  pool.State
+	Reason string
+	// Drain is what a landing or retiring worker still waits for. Nil: it is neither, or that is not known yet.
+	Drain *Drain
 }
 
 func (w *worker) report() WorkerReport {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := WorkerReport{Name: w.name, Plugin: w.plugin, Info: w.info, Status: w.status, Up: w.conn != nil, Since: w.since}
+	r := WorkerReport{Name: w.name, Plugin: w.plugin, Info: w.info, Status: w.status, Up: w.conn != nil, Since: w.since, Drain: w.waits}
 	if w.conn == nil && w.why != nil {
 		r.Why = w.why.Error()
 	}
+	r.State, r.Reason = w.state()
 	return r
+}
+
+// state is the worker's as placement shall see it, and why. What an operator wants comes before what happens to it, and an
+// absence shorter than stalled is none. The lock is held.
+func (w *worker) state() (pool.State, string) {
+	if w.orders.state != "" {
+		return w.orders.state, w.orders.reason
+	}
+	never := w.wasAway && w.status.Health == sdk.HealthUnknown // no call waits for what was never there
+	if w.conn == nil && (w.dead != nil || never || time.Since(w.since) >= w.stalled) {
+		return pool.Stalled, w.why.Error()
+	}
+	return pool.Running, ""
 }
 
 // placement is the worker as placement shall see it; known is whether anything was ever heard of it, removed whether its plugin
 // has taken it back. An absence shorter than stalled does not count: calls wait for it.
-func (w *worker) placement(stalled time.Duration) (_ pool.Worker, known, removed bool) {
+func (w *worker) placement() (_ pool.Worker, known, removed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := pool.Worker{Name: w.name, Runtime: w.plugin, Platform: w.info.Platform, Team: w.info.Team, Tags: w.info.Tags, State: pool.Running}
+	p := pool.Worker{Name: w.name, Runtime: w.plugin, Platform: w.info.Platform, Team: w.info.Team, Tags: w.info.Tags, Limits: w.limits}
 	for _, f := range w.status.Features {
+		if name, ok := strings.CutPrefix(string(f), sdk.ResourceTypePrefix); ok {
+			p.ResourceTypes = append(p.ResourceTypes, name)
+		}
 		p.Features = append(p.Features, string(f))
 	}
-	never := w.wasAway && w.status.Health == sdk.HealthUnknown // no call waits for what was never there
-	if w.conn == nil && (w.dead != nil || never || time.Since(w.since) >= stalled) {
-		p.State, p.Reason = pool.Stalled, w.why.Error()
+	c := w.status.Capacity
+	p.Capacity = pool.Resources{CPUMillis: c.CPUMillis, MemoryBytes: c.MemoryBytes, DiskBytes: c.DiskBytes, PIDs: c.PIDs}
+	p.Limits.Containers = tighter(p.Limits.Containers, c.Containers)
+	p.Limits.Volumes = tighter(p.Limits.Volumes, c.Volumes)
+	p.State, p.Reason = w.state()
+	return p, w.conn != nil || w.status.Health != sdk.HealthUnknown || p.State != pool.Running, w.removed || w.pruned
+}
+
+// tighter is the smaller of an operator's limit and what a worker says that it can hold; zero is none.
+func tighter(limit int, capacity int64) int {
+	if capacity <= 0 || capacity > math.MaxInt32 || limit > 0 && int64(limit) < capacity {
+		return limit
 	}
-	return p, w.conn != nil || w.status.Health != sdk.HealthUnknown || p.State == pool.Stalled, w.removed
+	return int(capacity)
 }
 
 func (w *worker) setInfo(i sdk.WorkerInfo) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.info, w.removed = i, false
+	if w.removed {
+		w.since = time.Now() // it came back
+	}
+	w.info, w.removed, w.none = i, false, false
+}
+
+// setNone notes that the plugin has no worker of a block's name, since it has nodes perhaps.
+func (w *worker) setNone() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.none = w.info.Name == "" && w.conn == nil
 }
 
 func (w *worker) setRemoved() {

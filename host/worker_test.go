@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,10 +30,10 @@ func TestOneBadRecordKeepsNoWorkerAway(t *testing.T) {
 		return real()
 	}}
 	h = openUnready(t, o, dir, nil, "m")
-	if err := readyWithin(t, h, 5*time.Second); err != nil {
+	if err := readyWithin(t, h, hangs); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 3*time.Second, "the worker is up", func() bool { return h.Workers()[0].Up })
+	within(t, hangs, "the worker is up", func() bool { return h.Workers()[0].Up })
 }
 
 // One container that cannot be destroyed neither.
@@ -55,10 +56,10 @@ func TestOneStuckDestroyKeepsNoWorkerAway(t *testing.T) {
 	}
 	closeTestHost(t, h)
 	h = openUnready(t, o, dir, nil, "m")
-	if err := readyWithin(t, h, 5*time.Second); err != nil {
+	if err := readyWithin(t, h, hangs); err != nil {
 		t.Fatal(err)
 	}
-	within(t, 3*time.Second, "the worker is up", func() bool { return h.Workers()[0].Up })
+	within(t, hangs, "the worker is up", func() bool { return h.Workers()[0].Up })
 }
 
 // What could not be destroyed while a worker was away within one session of its plugin is destroyed when it is back, with its volumes.
@@ -99,7 +100,7 @@ job "j" {
 	away.Store(false)
 	w, _ := h.worker("m")
 	w.lookNow()
-	within(t, 4*time.Second, "nothing is left on the worker", func() bool { return len(onWorker(t, rt, "m")) == 0 })
+	within(t, hangs, "nothing is left on the worker", func() bool { return len(onWorker(t, rt, "m")) == 0 })
 }
 
 // The lease of a lost container ends.
@@ -120,7 +121,7 @@ func TestLeaseOfLostContainer(t *testing.T) {
 	reborn.Store(true)
 	w, _ := h.worker("m")
 	w.lookNow()
-	within(t, 5*time.Second, "container lost", func() bool { return containerRows(t, h)[0].State == containerLost })
+	within(t, hangs, "container lost", func() bool { return containerRows(t, h)[0].State == containerLost })
 	if err := c.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -168,8 +169,8 @@ func TestRemovedWhileLookedAt(t *testing.T) {
 	events <- sdk.WorkerEvent{Kind: sdk.WorkerRemove, Workers: info}
 	<-applied
 	<-goOn
-	within(t, 3*time.Second, "the monitor has ended", func() bool { return !h.Workers()[0].Up })
-	<-time.After(300 * time.Millisecond)
+	within(t, hangs, "the monitor has ended", func() bool { return !h.Workers()[0].Up && len(h.index.Workers()) == 0 })
+	<-time.After(300 * time.Millisecond) // no proof, but what comes back at once is seen
 	if ws := h.index.Workers(); len(ws) > 0 {
 		t.Errorf("placement still has %+v", ws)
 	}
@@ -181,8 +182,12 @@ func TestReadyThoughWorkersFails(t *testing.T) {
 	o := &hooked{Runtime: newMemory(t, "m"), workers: func(context.Context, func(sdk.WorkerEvent) error) error {
 		return sdk.NewUnavailable(nil, "nomad is away")
 	}}
-	h := openUnready(t, o, t.TempDir(), nil, "m")
-	if err := readyWithin(t, h, 2*time.Second); err != nil {
+	h, err := Open(t.Context(), testConfig("m"), Options{StateDir: t.TempDir(), Runtimes: map[string]sdk.Runtime{"memory": o}, told: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeTestHost(t, h) })
+	if err := readyWithin(t, h, hangs); err != nil {
 		t.Error(err)
 	}
 }
@@ -190,10 +195,17 @@ func TestReadyThoughWorkersFails(t *testing.T) {
 // A plugin cannot take another's worker out of placement.
 func TestRemoveOfAnothersWorker(t *testing.T) {
 	t.Parallel()
-	one := newMemory(t, "m")
+	rt, told := newMemory(t, "m"), make(chan struct{})
+	one := &hooked{Runtime: rt, workers: func(ctx context.Context, emit func(sdk.WorkerEvent) error) error {
+		return rt.Workers(ctx, func(e sdk.WorkerEvent) error {
+			err := emit(e)
+			close(told) // it tells them once
+			return err
+		})
+	}}
 	done := make(chan struct{})
 	two := &hooked{Runtime: newMemory(t, "m"), workers: func(ctx context.Context, emit func(sdk.WorkerEvent) error) error {
-		<-time.After(300 * time.Millisecond)
+		<-told
 		emit(sdk.WorkerEvent{Kind: sdk.WorkerSnapshot, Workers: []sdk.WorkerInfo{{Name: "m"}}})
 		emit(sdk.WorkerEvent{Kind: sdk.WorkerRemove, Workers: []sdk.WorkerInfo{{Name: "m"}}})
 		close(done)
@@ -221,7 +233,7 @@ func TestUnavailableForEver(t *testing.T) {
 	cfg := testConfig("a", "b")
 	cfg.Timing.WorkerGone = time.Second
 	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": o}})
-	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), hangs)
 	defer cancel()
 	if err := h.index.Acquire(pool.Lease{Owner: "owner", Worker: "a"}); err != nil { // so that a is tried first
 		t.Fatal(err)
@@ -240,7 +252,7 @@ func TestResumeBeforeNodeIsBack(t *testing.T) {
 	t.Parallel()
 	rt, dir := memory.New([]string{"m/node"}, memory.Options{}), t.TempDir()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), hangs)
 		defer cancel()
 		rt.Close(ctx)
 	})
@@ -313,6 +325,39 @@ job "j" {
 	away.Store(false)
 	w, _ := h2.worker("m")
 	w.lookNow()
-	within(t, 5*time.Second, "nothing is left", func() bool { return len(onWorker(t, rt, "m")) == 0 })
+	within(t, hangs, "nothing is left", func() bool { return len(onWorker(t, rt, "m")) == 0 })
 	_ = errors.New
+}
+
+// TestSilentPlugin has a plugin that runs and never tells its workers: whoever waits for the host is told why, and once it tells them
+// they are used.
+func TestSilentPlugin(t *testing.T) {
+	t.Parallel()
+	rt, speak := newMemory(t, "m"), make(chan struct{})
+	o := &hooked{Runtime: rt, workers: func(ctx context.Context, emit func(sdk.WorkerEvent) error) error {
+		select {
+		case <-speak:
+			return rt.Workers(ctx, emit)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}}
+	h, err := Open(t.Context(), testConfig("m"), Options{StateDir: t.TempDir(), Runtimes: map[string]sdk.Runtime{"memory": o}, told: time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeTestHost(t, h) })
+	if err := readyWithin(t, h, hangs); err != nil {
+		t.Fatal(err)
+	}
+	const why = `plugin "memory" has not told how it is`
+	_, err = h.Container(t.Context(), "early", ContainerRequest{})
+	if _, none := errors.AsType[*pool.NoWorkerError](err); !none || !strings.Contains(err.Error(), why) {
+		t.Errorf("a container before it has told anything: %v", err)
+	}
+	close(speak)
+	within(t, hangs, "the worker is there", func() bool { return h.Workers()[0].Up && len(h.index.Workers()) == 1 })
+	if p := script(t, h, "late", "exit 3"); waitOutcome(t, p).Exit.Code != 3 {
+		t.Errorf("it ended as %+v", waitOutcome(t, p))
+	}
 }

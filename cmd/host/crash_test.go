@@ -3,6 +3,7 @@
 package main
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,10 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/rpc"
 )
 
 // TestPluginKilled kills the plugin under a step. What it held is gone with it: the step is lost, never run again, and
@@ -44,9 +49,9 @@ func TestSlipwayKilled(t *testing.T) {
 	if res := r.wait(); res.code != -1 {
 		t.Fatalf("killed slipway ended with %d", res.code)
 	}
-	for late := time.Now().Add(5 * time.Second); len(p.processes("")) > 0; time.Sleep(10 * time.Millisecond) {
+	for late := time.Now().Add(patience); len(p.processes("")) > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(late) {
-			t.Fatalf("processes %v are left 5 s after slipway's end", p.processes(""))
+			t.Fatalf("processes %v are left %s after slipway's end", p.processes(""), patience)
 		}
 	}
 	if states, _ := filepath.Glob(p.tmp + "/slipway-*/state-*"); len(states) != 1 {
@@ -97,12 +102,13 @@ func TestResume(t *testing.T) {
 	socket := filepath.Join(p.root, "world.sock")
 	p.write(map[string]string{
 		"quick.hcl": oneStep("echo once; echo made > out/made"),
-		"slow.hcl":  oneStep("echo begun; sleep 2; echo ended"),
+		"slow.hcl":  oneStep(awaitScript),
 		"world.hcl": onMemory(`config { world = "unix:` + socket + `" }`),
 	})
 	p.run("run", "quick.hcl", "--state", "s1", "--id", "a", "-o", "out=out").wants(0).prints("only | once\n")
 	p.run("run", "quick.hcl", "--state", "s1", "--id", "a").wants(0).prints("").says("1 step succeeded", "that run had ended before")
 	p.run("run", "quick.hcl", "--state", "s1", "--id", "a", "-o", "out=out", "--force").wants(0).says("output out is in out")
+	p.run("run", "quick.hcl", "--state", "s1", "--id", "a/b").wants(codeUsage).says(`run id "a/b" must be`)
 	p.run("run", "quick.hcl", "--state", "s1", "--id", "a", "-o", "out=other").wants(codeUsage).says(`output "out" is not kept`)
 	p.run("logs", "a", "--state", "s1").wants(0).prints("only | once\n").says("only - exit code 0, on worker memory")
 
@@ -125,7 +131,30 @@ func TestResume(t *testing.T) {
 	r.signal(syscall.SIGKILL)
 	r.wait()
 	p.run("-c", "world.hcl", "run", "quick.hcl", "--state", "s2", "--id", "b").wants(codeUsage).says("run b was begun with another job")
-	p.run(args...).wants(0).prints("only | begun\nonly | ended\n").says("1 step succeeded")
+	r = p.start(args...)
+	r.await("only | begun")
+	p.releaseAt(socket)
+	r.wait().wants(0).prints("only | begun\nonly | ended\n").says("1 step succeeded")
 	p.run(args...).wants(0).prints("").says("that run had ended before")
 	p.run("logs", "b", "--state", "s2", "-o", "json").wants(0)
+}
+
+// releaseAt lets the one step of awaitScript end that runs in the world at a socket.
+func (p *place) releaseAt(socket string) {
+	p.t.Helper()
+	client, err := rpc.Dial(p.t.Context(), &net.UnixAddr{Name: socket, Net: "unix"}, rpc.DialOptions{})
+	p.must(err)
+	defer client.Close()
+	worker, err := client.Runtime().Worker("m")
+	p.must(err)
+	defer worker.Close()
+	var there []sdk.ContainerID
+	p.must(worker.ListContainers(p.t.Context(), sdk.Filter{}, func(c sdk.ContainerInfo) error {
+		there = append(there, c.ID)
+		return nil
+	}))
+	if len(there) != 1 {
+		p.t.Fatalf("the world has the containers %q, want that of one step", there)
+	}
+	p.must(worker.SignalProcess(p.t.Context(), there[0], host.MainProcess, sdk.USR1))
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -80,7 +82,9 @@ A stdout that is closed from the start (>&-) is as good as /dev/null: the output
 func execJob(step job.Step, req host.RunRequest) *job.Job {
 	j := &job.Job{Name: execStep}
 	step.Inputs = make(map[string]job.Ref)
-	for _, name := range sortedKeys(req.Inputs) {
+	inputs := slices.AppendSeq(sortedKeys(req.Inputs), maps.Keys(req.Artifacts))
+	slices.Sort(inputs)
+	for _, name := range inputs {
 		j.Inputs = append(j.Inputs, job.Input{Name: name})
 		step.Inputs[name] = job.Ref{Input: name}
 	}
@@ -109,6 +113,9 @@ func (a *app) execError(res *host.RunResult, err error) error {
 	if err != nil {
 		if exitCode(err) == codeUsage {
 			return err
+		}
+		if isType[*stream.PackError](err) { // of an input, on its way to a daemon
+			return usageError{err}
 		}
 		return codeError{err, codeExecFailed}
 	}

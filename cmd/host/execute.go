@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/launch"
+	"github.com/slipway-run/slipway/sdk"
 )
 
 // runFlags are what run and exec share.
@@ -26,7 +27,7 @@ type runFlags struct {
 
 func (r *runFlags) add(c *cobra.Command) {
 	f := c.Flags()
-	f.StringArrayVarP(&r.inputs, "input", "i", nil, "`NAME=DIR`: the directory for an input, or a single file, which is then NAME/file; may be repeated")
+	f.StringArrayVarP(&r.inputs, "input", "i", nil, "`NAME=DIR`: the directory for an input, or a single file, which is then NAME/file; or NAME=artifact:NAME, an artifact in --state; may be repeated")
 	f.StringArrayVarP(&r.outputs, "output", "o", nil, "`NAME=DIR`: where to put an output; may be repeated. Or a format: text or json")
 	f.BoolVar(&r.force, "force", false, "replace output directories that are not empty")
 	f.DurationVar(&r.grace, "grace", host.DefaultGrace, "how long an interrupted command may take to end by itself")
@@ -53,9 +54,24 @@ func (r *runFlags) request() (req host.RunRequest, format string, err error) {
 	if req.Inputs, err = pairs("-i", r.inputs); err != nil {
 		return req, "", err
 	}
+	req.Artifacts = make(map[string]*host.Artifact)
+	for name, value := range req.Inputs {
+		artifact, is := strings.CutPrefix(value, artifactInput)
+		if !is {
+			continue
+		}
+		if artifact == "" {
+			return req, "", usageError{fmt.Errorf("-i %s=%s: want NAME=%sNAME", name, value, artifactInput)}
+		}
+		req.Artifacts[name] = &host.Artifact{Name: artifact} // whose it is, who has the state directory knows
+		delete(req.Inputs, name)
+	}
 	req.Outputs, err = pairs("-o", outputs)
 	return req, format, err
 }
+
+// artifactInput begins an input that is an artifact; a directory that is called so is ./artifact:...
+const artifactInput = "artifact:"
 
 // pairs reads NAME=DIR flags.
 func pairs(flag string, values []string) (map[string]string, error) {
@@ -73,14 +89,17 @@ func pairs(flag string, values []string) (map[string]string, error) {
 	return out, nil
 }
 
-// execute opens a host, runs a job on it and shows what happens: plain is the output alone.
+// execute runs a job and shows what happens: plain is the output alone.
 func (a *app) execute(ctx context.Context, req host.RunRequest, format string, plain bool) (res *host.RunResult, err error) {
 	if req.ID == "" {
 		req.ID = host.NewRunID()
 	}
+	if len(req.Artifacts) > 0 && a.stateDir == "" {
+		return nil, usageError{fmt.Errorf("-i %s=%s...: artifacts need --state DIR, where they are kept", sortedKeys(req.Artifacts)[0], artifactInput)}
+	}
 	a.run, req.Kill = req.ID, a.hurry
-	err = a.withHost(ctx, 0, func(h *host.Host) error {
-		if err := a.usablePlugins(h); err != nil {
+	err = a.withBackend(ctx, 0, func(b backend) error {
+		if err := a.usablePlugins(ctx, b); err != nil {
 			return err
 		}
 		var v view
@@ -103,9 +122,11 @@ func (a *app) execute(ctx context.Context, req host.RunRequest, format string, p
 			}
 		}()
 		f := newFeed(v)
-		req.Events = f.put
 		var err error
-		res, err = h.Run(ctx, req)
+		res, err = b.run(ctx, req, f.put)
+		if res == nil && sdk.IsNotFound(err, host.KindArtifact) {
+			err = usageError{err}
+		}
 		f.finish()
 		v.end(res, err)
 		return err
@@ -114,23 +135,31 @@ func (a *app) execute(ctx context.Context, req host.RunRequest, format string, p
 }
 
 // usablePlugins stops what a wrong configuration would make of a run, and tells what cannot be used in it.
-func (a *app) usablePlugins(h *host.Host) error {
-	errs := failures(h)
+func (a *app) usablePlugins(ctx context.Context, b backend) error {
+	plugins, err := b.plugins(ctx)
+	if err != nil {
+		return err
+	}
+	errs := failures(plugins)
 	if a.showConfigErrors(errs) {
 		return usageError{errPrinted}
 	}
-	if len(errs) == len(h.Plugins()) {
+	if len(errs) == len(plugins) {
 		return errors.Join(errs...)
 	}
 	failed := make(map[string]bool)
-	for _, err := range errs {
-		a.complain(err)
-		if e, ok := errors.AsType[*launch.Error](err); ok {
-			failed[e.Plugin] = true
+	for _, p := range plugins {
+		if p.Err != nil && !runs(p) {
+			a.complain(p.Err)
+			failed[p.Name] = true
 		}
 	}
+	workers, err := b.workers(ctx)
+	if err != nil {
+		return err
+	}
 	a.told = make(map[string]string)
-	for _, w := range h.Workers() {
+	for _, w := range workers {
 		if failed[w.Plugin] {
 			a.told[w.Name] = w.Plugin
 		}
@@ -139,9 +168,9 @@ func (a *app) usablePlugins(h *host.Host) error {
 }
 
 // failures tells why plugins do not run.
-func failures(h *host.Host) []error {
+func failures(plugins []launch.Report) []error {
 	var errs []error
-	for _, p := range h.Plugins() {
+	for _, p := range plugins {
 		if p.Err != nil && !runs(p) {
 			errs = append(errs, p.Err)
 		}

@@ -71,6 +71,9 @@ func exitCode(err error) int {
 	if errors.As(err, &usage) || errors.As(err, &bad) || errors.Is(err, sdk.Invalid) {
 		return codeUsage
 	}
+	if errors.Is(err, sdk.ReasonAbandoned) { // a run was, and its steps with it
+		return codeInterrupted
+	}
 	return codeInternal
 }
 

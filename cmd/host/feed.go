@@ -31,30 +31,24 @@ type feed struct {
 	work sync.WaitGroup
 
 	mu     sync.Mutex
-	events []host.Event
+	events []happening
 	ring   chan struct{} // holds a token while there may be events, or when all have come
 	whole  bool
 
-	last   map[string]chan struct{} // by step: closed when all that must be shown before its next lines is; of the loop
-	copies map[string]*copied
-}
-
-// copied is the output of a step being shown.
-type copied struct {
-	process *host.Process
-	cancel  context.CancelFunc
+	last   map[string]chan struct{}      // by step: closed when all that must be shown before its next lines is; of the loop
+	copies map[string]context.CancelFunc // by step whose output is being shown
 }
 
 func newFeed(v view) *feed {
-	f := &feed{view: v, ring: make(chan struct{}, 1), last: make(map[string]chan struct{}), copies: make(map[string]*copied)}
+	f := &feed{view: v, ring: make(chan struct{}, 1), last: make(map[string]chan struct{}), copies: make(map[string]context.CancelFunc)}
 	f.work.Go(f.loop)
 	return f
 }
 
 // put takes an event. It never blocks. Progress that was not shown yet gives way to newer progress.
-func (f *feed) put(e host.Event) {
+func (f *feed) put(e happening) {
 	f.mu.Lock()
-	if n := len(f.events); n > 0 && progress(e) && progress(f.events[n-1]) && f.events[n-1].Step == e.Step {
+	if n := len(f.events); n > 0 && progress(e.Event) && progress(f.events[n-1].Event) && f.events[n-1].Step == e.Step {
 		f.events = f.events[:n-1]
 	}
 	f.events = append(f.events, e)
@@ -98,29 +92,25 @@ func (f *feed) loop() {
 	}
 }
 
-func (f *feed) show(e host.Event) {
+func (f *feed) show(e happening) {
 	switch e.Kind {
 	case host.EventStarted:
 		ctx, cancel := context.WithCancel(context.Background())
-		f.copies[e.Step] = &copied{e.Process, cancel}
-		f.view.event(e)
+		f.copies[e.Step] = cancel
+		f.view.event(e.Event)
 		f.inOrder(e.Step, func() {
 			defer cancel()
-			copyOutput(ctx, f.view.output(e.Step), e.Process)
+			copyOutput(ctx, f.view.output(e.Step), e.open)
 		})
 	case host.EventFinished:
-		if c := f.copies[e.Step]; c != nil {
-			select {
-			case <-c.process.Done():
-			default: // it goes on, on a worker that is away: what it writes now is for whoever resumes the run
-				c.cancel()
-			}
+		if cancel := f.copies[e.Step]; cancel != nil && e.goesOn { // what it writes now is for whoever resumes the run
+			cancel()
 		}
-		f.inOrder(e.Step, func() { f.view.event(e) })
+		f.inOrder(e.Step, func() { f.view.event(e.Event) })
 	case host.EventExited:
-		f.inOrder(e.Step, func() { f.view.event(e) })
+		f.inOrder(e.Step, func() { f.view.event(e.Event) })
 	default:
-		f.view.event(e)
+		f.view.event(e.Event)
 	}
 }
 
@@ -138,8 +128,8 @@ func (f *feed) inOrder(step string, do func()) {
 }
 
 // copyOutput shows what a process writes, as it comes.
-func copyOutput(ctx context.Context, to sink, p *host.Process) {
-	r, err := p.Output(0)
+func copyOutput(ctx context.Context, to sink, open func(context.Context) (records, error)) {
+	r, err := open(ctx)
 	if err != nil {
 		to.end(err)
 		return
@@ -149,7 +139,7 @@ func copyOutput(ctx context.Context, to sink, p *host.Process) {
 }
 
 // copyRecords shows records until the last, or the last that there is so far.
-func copyRecords(ctx context.Context, to sink, r *spool.Reader) {
+func copyRecords(ctx context.Context, to sink, r records) {
 	for {
 		rec, err := r.Next(ctx)
 		if err == nil {

@@ -30,7 +30,7 @@ func TestHelp(t *testing.T) {
 		t.Errorf("the help explains the codes %s, want %s\n%s", got, want, help.out)
 	}
 	p.run().wants(0).prints(help.out)
-	for _, command := range []string{"run", "exec", "logs", "plugins", "workers", "validate", "version"} {
+	for _, command := range []string{"run", "exec", "logs", "ps", "gc", "volumes", "explain", "plugins", "workers", "validate", "version"} {
 		r := p.run(command, "--help").wants(0)
 		if line.MatchString(r.out) || strings.Contains(r.out, "Exit codes") {
 			t.Errorf("%s --help explains codes too:\n%s", command, r.out)

@@ -18,13 +18,15 @@ With -o json each line on stdout is one object with "time" and "event", and with
   waiting    step, message: a step waits for a worker
   placed     step, worker
   creating   step, worker, message: the runtime's own progress
-  streaming  step, worker, stream {artifact, from, to, bytes, seconds, done}
+  streaming  step, worker, stream {artifact, from, to, via, bytes, seconds, done}; via is an encoding or
+             "direct", between the workers; bytes is -1 while unknown
   started    step, worker
   output     step, fd (stdout, stderr), position, and text if it is UTF-8, else data in base64;
              or position and gap_to, where output was dropped; or error, where it cannot be read any more
   paused     step, worker, message: the worker is away; the command may well go on
   resumed    step, worker
   exited     step, worker, exit {code, signal, reason, message, started_at, ended_at, peak_memory_bytes, output_cut}
+  again      step, worker, message: the step was lost there, and is tried on another worker
   finished   step, worker, result {state, error, queue_seconds, stream_seconds, run_seconds}; the last of a step
   notice     message: something of slipway's own
   ended      id, outputs {name: directory}, seconds, error, recorded: the last of all
@@ -57,7 +59,8 @@ type jsonStream struct {
 	Artifact string  `json:"artifact"`
 	From     string  `json:"from"`
 	To       string  `json:"to"`
-	Bytes    int64   `json:"bytes"`
+	Via      string  `json:"via,omitempty"`
+	Bytes    int64   `json:"bytes"` // negative: unknown
 	Seconds  float64 `json:"seconds"`
 	Done     bool    `json:"done"`
 }
@@ -106,10 +109,10 @@ func (v *jsonView) print(e jsonEvent) {
 func (v *jsonView) event(e host.Event) {
 	out := jsonEvent{Time: e.Time, Event: string(e.Kind), Step: e.Step, Worker: e.Worker, Message: e.Message}
 	if s := e.Stream; s != nil {
-		out.Stream = &jsonStream{s.Artifact, s.From, s.To, s.Bytes, s.Took.Seconds(), s.Done}
+		out.Stream = &jsonStream{s.Artifact, s.From, s.To, s.Via, s.Bytes, s.Took.Seconds(), s.Done}
 	}
-	if x := e.Exit; x != nil && e.Kind == host.EventExited {
-		out.Exit = &jsonExit{x.Code, string(x.Signal), string(x.Reason), x.Message, x.StartedAt, x.EndedAt, x.PeakMemoryBytes, x.OutputCut}
+	if e.Kind == host.EventExited {
+		out.Exit = exitJSON(e.Exit)
 	}
 	if r := e.Result; r != nil {
 		out.Result = &jsonResult{State: r.State, Queue: r.Queue.Seconds(), Stream: r.Stream.Seconds(), Run: r.Run.Seconds()}

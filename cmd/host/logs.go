@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"slices"
 	"strings"
 
@@ -28,10 +27,7 @@ func (a *app) logsCommand() *cobra.Command {
 			if a.stateDir == "" {
 				return usageError{errors.New("logs needs --state DIR: a run without one leaves no records")}
 			}
-			r, err := host.OpenRecords(c.Context(), a.stateDir)
-			if errors.Is(err, fs.ErrNotExist) {
-				return usageError{fmt.Errorf("%s is no state directory: %w", a.stateDir, err)}
-			}
+			r, err := a.openRecords(c.Context())
 			if err != nil {
 				return err
 			}
@@ -61,6 +57,7 @@ func (a *app) logs(ctx context.Context, r *host.Records, run string, only []stri
 		}
 	}
 	text := newStepsView(a, names)
+	whole := true
 	for _, s := range steps {
 		if len(only) > 0 && !slices.Contains(only, s.Step) {
 			continue
@@ -69,20 +66,40 @@ func (a *app) logs(ctx context.Context, r *host.Records, run string, only []stri
 		if a.format == formatJSON {
 			to = jsonSink{&jsonView{enc: json.NewEncoder(a.out)}, s.Step}
 		}
-		if err := stepLog(ctx, r, s, to); err != nil {
+		shown := &careful{sink: to}
+		if err := stepLog(ctx, r, s, shown); err != nil {
 			return fmt.Errorf("output of step %s: %w", s.Step, err)
 		}
+		whole = whole && !shown.broken
 		if a.format == formatText {
 			text.note(s.Step, recorded(s))
 		}
 	}
+	if !whole {
+		return codeError{errPrinted, codeInternal}
+	}
 	return nil
 }
 
+// careful notes whether a sink was given less than all.
+type careful struct {
+	sink
+	broken bool
+}
+
+func (s *careful) end(failure error) {
+	s.broken = s.broken || failure != nil
+	s.sink.end(failure)
+}
+
 func (a *app) noSteps(ctx context.Context, r *host.Records, run string) error {
-	runs, err := r.Runs(ctx)
+	rows, err := r.Runs(ctx)
 	if err != nil {
 		return err
+	}
+	var runs []string
+	for _, row := range rows {
+		runs = append(runs, row.ID)
 	}
 	if slices.Contains(runs, run) {
 		return usageError{fmt.Errorf("no step of run %s was started", run)}
@@ -96,7 +113,8 @@ func (a *app) noSteps(ctx context.Context, r *host.Records, run string) error {
 func stepLog(ctx context.Context, r *host.Records, s host.StepRecord, to sink) (err error) {
 	rd, err := r.Output(s)
 	if err != nil {
-		return err
+		to.end(err)
+		return nil
 	}
 	defer func() { err = errors.Join(err, rd.Close()) }()
 	copyRecords(ctx, to, rd)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -50,4 +51,15 @@ func TestLogs(t *testing.T) {
 			t.Errorf("%s", line)
 		}
 	}
+
+	// Output that was damaged, or taken away, is no success, and keeps nothing of the other steps back.
+	files, err := filepath.Glob(filepath.Join(p.work, "state/spool/*/*"))
+	p.must(err)
+	if len(files) != 2 {
+		t.Fatalf("stored output is %q", files)
+	}
+	p.must(os.Truncate(files[0], 20))
+	p.run("--state", "state", "logs", "x").wants(codeInternal).says("its output cannot be shown any more", filepath.Base(files[0])+" is damaged").says("quick - exit code 0", "slow  - exit code 3")
+	p.must(os.Remove(files[0]))
+	p.run("--state", "state", "logs", "x").wants(codeInternal).says("its output cannot be shown any more", filepath.Base(files[0])).says("quick - exit code 0", "slow  - exit code 3")
 }

@@ -132,16 +132,21 @@ func executable(pid int) string {
 	return exe
 }
 
-// patience bounds each run: what takes longer hangs.
-const patience = 90 * time.Second
+// patience bounds each wait: what takes longer hangs.
+const patience = 5 * time.Minute
 
-// command is slipway with these arguments.
+// command is slipway with these arguments, killed if it runs for longer than patience.
 func (p *place) command(args ...string) *exec.Cmd {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	p.t.Cleanup(cancel)
+	return p.commandUntil(ctx, args...)
+}
+
+// commandUntil is slipway with these arguments, killed at the end of ctx.
+func (p *place) commandUntil(ctx context.Context, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, filepath.Join(p.bin, "slipway"), args...)
-	c.Dir, c.Env, c.WaitDelay = p.work, p.env, 5*time.Second
+	c.Dir, c.Env, c.WaitDelay = p.work, p.env, patience
 	return c
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/launch"
 )
 
@@ -25,8 +24,12 @@ func (a *app) pluginsCommand() *cobra.Command {
 It exits with 4 if one of them does not run.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withHost(c.Context(), readyTime, func(h *host.Host) error {
-				plugins, write := h.Plugins(), writePlugins
+			return a.withBackend(c.Context(), readyTime, func(b backend) error {
+				plugins, err := b.plugins(c.Context())
+				if err != nil {
+					return err
+				}
+				write := writePlugins
 				if a.format == formatJSON {
 					write = writePluginsJSON
 				}

@@ -71,7 +71,7 @@ it, or
 	f.StringVarP(&a.configFile, "config", "c", os.Getenv("SLIPWAY_CONFIG"), "configuration `file` (SLIPWAY_CONFIG); without one, everything runs in memory")
 	f.StringVar(&a.stateDir, "state", os.Getenv("SLIPWAY_STATE"), "state `directory` to keep (SLIPWAY_STATE); without one, a temporary one")
 	f.StringVar(&a.logLevel, "log-level", levelNone, "how much to log to stderr, for finding faults: debug, info, warn, error, none")
-	root.AddCommand(a.runCommand(), a.execCommand(), a.logsCommand(), a.validateCommand(), a.pluginsCommand(), a.workersCommand(), a.conformanceCommand(), a.versionCommand())
+	root.AddCommand(a.runCommand(), a.execCommand(), a.logsCommand(), a.psCommand(), a.validateCommand(), a.pluginsCommand(), a.workersCommand(), a.artifactsCommand(), a.volumesCommand(), a.explainCommand(), a.serveCommand(), a.gcCommand(), a.conformanceCommand(), a.versionCommand())
 	usageOfArgs(root)
 	return root
 }
@@ -165,7 +165,9 @@ func (a *app) withHost(ctx context.Context, patience time.Duration, f func(*host
 	if err != nil {
 		return err
 	}
-	h, err := host.Open(ctx, cfg, host.Options{StateDir: a.stateDir, Log: log, Version: version})
+	opts := host.Options{StateDir: a.stateDir, Log: log, Version: version,
+		KeepFailed: cfg.Reaping.KeepFailed && a.stateDir != ""} // else nothing outlives this command
+	h, err := host.Open(ctx, cfg, opts)
 	if err != nil && a.stateDir == "" && isType[*fs.PathError](err) {
 		return fmt.Errorf("%w: set TMPDIR to a directory that can be written, or give --state DIR", err)
 	}

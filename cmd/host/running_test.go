@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -23,10 +24,10 @@ type running struct {
 	readers sync.WaitGroup
 }
 
-// start starts slipway.
+// start starts slipway. It may run for as long as its test does: each wait for it is bounded.
 func (p *place) start(args ...string) *running {
 	p.t.Helper()
-	r := &running{t: p.t, cmd: p.command(args...), changed: make(chan struct{})}
+	r := &running{t: p.t, cmd: p.commandUntil(context.Background(), args...), changed: make(chan struct{})}
 	for _, s := range []struct {
 		pipe func() (io.ReadCloser, error)
 		into *strings.Builder
@@ -90,6 +91,8 @@ func (r *running) signal(s os.Signal) {
 // wait waits for the end.
 func (r *running) wait() result {
 	r.t.Helper()
+	late := time.AfterFunc(patience, func() { r.cmd.Process.Kill() })
+	defer late.Stop()
 	r.readers.Wait()
 	err := r.cmd.Wait()
 	(&place{t: r.t}).ended(err)

@@ -109,3 +109,19 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("the message was changed by breaking it: %q", text)
 	}
 }
+
+// TestConformanceOnTerminal wants a last line that tells what is run, and no line for what passes.
+func TestConformanceOnTerminal(t *testing.T) {
+	t.Parallel()
+	p, good, _ := suitePlace(t)
+	out, _ := onTerminal(p, 100, "conformance", "run", good, "--only", "P01-*,P02-*", "--time-scale", unhurried)
+	before, after, _ := strings.Cut(out, "slowest of")
+	for _, want := range []string{"0 of 3: ", "P01-run-true", "3 of 3: ", "\x1b[K"} {
+		if !strings.Contains(before, want) {
+			t.Errorf("no %q in\n%q", want, before)
+		}
+	}
+	if strings.Contains(before, "core/P01-run-true") || !strings.Contains(after, "\ncore") || strings.Contains(after, "\x1b[K") {
+		t.Errorf("what passed has a line, or the report is not whole:\n%q", out)
+	}
+}

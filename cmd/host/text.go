@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/sdk"
 )
 
 // textView shows a run to a person: each step's output line by line below the step's name, what happens between, and how far
@@ -46,7 +47,14 @@ func newStepsView(a *app, steps []string) *textView {
 func (v *textView) event(e host.Event) {
 	v.begin()
 	switch e.Kind {
+	case host.EventWaiting:
+		if e.Message != "" {
+			v.detail(e.Step, "waits: "+e.Message)
+		}
+	case host.EventAgain:
+		v.note(e.Step, v.a.err.paint(yellow, "tried again: "+e.Message))
 	case host.EventPlaced:
+		v.pause(e.Step, false) // where it was silent nobody waits any more
 		v.detail(e.Step, "on worker "+e.Worker)
 	case host.EventStreaming:
 		v.stream(e)
@@ -90,8 +98,14 @@ func (v *textView) pause(step string, paused bool) bool {
 func (v *textView) stream(e host.Event) {
 	s := e.Stream
 	name := s.Artifact[strings.LastIndexByte(s.Artifact, '/')+1:]
-	text := fmt.Sprintf("%s from %s to %s: %s", name, s.From, s.To, byteSize(s.Bytes))
-	if secs := s.Took.Seconds(); secs >= 0.1 {
+	text := fmt.Sprintf("%s from %s to %s", name, s.From, s.To)
+	if s.Bytes >= 0 {
+		text += ": " + byteSize(s.Bytes)
+	}
+	if s.Via != "" && s.Via != sdk.EncodingRaw {
+		text += ", " + s.Via
+	}
+	if secs := s.Took.Seconds(); secs >= 0.1 && s.Bytes >= 0 {
 		text += fmt.Sprintf(", %s/s", byteSize(int64(float64(s.Bytes)/secs)))
 	}
 	if s.Done {

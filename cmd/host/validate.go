@@ -14,8 +14,13 @@ func (a *app) validateCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "validate [JOB.hcl...]",
 		Short: "Check the configuration, plugins' own settings too, and job files",
-		Args:  cobra.ArbitraryArgs,
+		Long: `Check the configuration, plugins' own settings too, and job files.
+
+Plugins are started with their settings, and nothing is run. It has a state directory of its own for that, whatever --state says,
+so that it can check what a daemon is to be given next.`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, args []string) error {
+			a.stateDir = "" // a temporary one: that of a daemon is locked, and none is to be changed by looking
 			bad := false
 			for _, file := range args {
 				_, diags := job.Load(file)
@@ -39,7 +44,7 @@ func (a *app) validateCommand() *cobra.Command {
 
 // checkPlugins wants every plugin to run with its settings.
 func (a *app) checkPlugins(h *host.Host) error {
-	errs := failures(h)
+	errs := failures(h.Plugins())
 	if a.showConfigErrors(errs) {
 		return usageError{errPrinted}
 	}

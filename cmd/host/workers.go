@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -21,10 +22,14 @@ func (a *app) workersCommand() *cobra.Command {
 		Long: `List the workers, what they can do, and how they are.
 
 It exits with 4 if one of them is away.`,
-		Args: cobra.NoArgs,
+		Args: knownCommand,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return a.withHost(c.Context(), readyTime, func(h *host.Host) error {
-				workers, write := reports(h), writeWorkers
+			return a.withBackend(c.Context(), readyTime, func(b backend) error {
+				workers, err := b.workers(c.Context())
+				if err != nil {
+					return err
+				}
+				write := writeWorkers
 				if a.format == formatJSON {
 					write = writeWorkersJSON
 				}
@@ -39,6 +44,7 @@ It exits with 4 if one of them is away.`,
 		},
 	}
 	a.formatFlag(c)
+	a.workerOrders(c)
 	return c
 }
 
@@ -60,7 +66,10 @@ func reports(h *host.Host) []host.WorkerReport {
 	return workers
 }
 
-func away(r host.WorkerReport) bool { return !r.Up || r.Status.Health == sdk.Away }
+// away tells whether a worker is that should be there.
+func away(r host.WorkerReport) bool {
+	return r.State != pool.Landed && r.State != pool.Retired && (!r.Up || r.Status.Health == sdk.Away)
+}
 
 func writeWorkers(to *outlet, workers []host.WorkerReport) error {
 	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
@@ -83,6 +92,14 @@ func writeWorkers(to *outlet, workers []host.WorkerReport) error {
 }
 
 func workerState(r host.WorkerReport) string {
+	if r.State != pool.Running && r.State != pool.Stalled { // somebody wants it so
+		return string(r.State)
+	}
+	return health(r)
+}
+
+// health is how the worker is, whatever is wanted of it.
+func health(r host.WorkerReport) string {
 	if !r.Up {
 		return sdk.Away.String()
 	}
@@ -90,6 +107,18 @@ func workerState(r host.WorkerReport) string {
 }
 
 func workerReason(r host.WorkerReport) string {
+	if r.State != pool.Running && r.State != pool.Stalled {
+		var parts []string
+		for _, part := range []string{r.Reason, r.Why} {
+			if part != "" {
+				parts = append(parts, part)
+			}
+		}
+		if r.Drain != nil {
+			parts = append(parts, "waits for "+r.Drain.String())
+		}
+		return strings.Join(parts, "; ")
+	}
 	if !r.Up {
 		return r.Why
 	}
@@ -109,6 +138,8 @@ type jsonWorker struct {
 	Plugin    string     `json:"plugin"`
 	State     string     `json:"state"`
 	Reason    string     `json:"reason,omitempty"`
+	Health    string     `json:"health"`
+	Drain     *jsonDrain `json:"drain,omitempty"`
 	Since     time.Time  `json:"since"`
 	Platform  string     `json:"platform,omitempty"`
 	Team      string     `json:"team,omitempty"`
@@ -118,6 +149,32 @@ type jsonWorker struct {
 	Zone      string     `json:"zone,omitempty"`
 	Capacity  jsonAmount `json:"capacity"` // zero: unknown or without a limit
 	Used      jsonAmount `json:"used"`
+}
+
+// jsonDrain is what a worker that is being emptied waits for.
+type jsonDrain struct {
+	Containers []string   `json:"containers,omitempty"` // their owners
+	Volumes    int        `json:"volumes,omitempty"`    // that are being written or destroyed
+	Artifacts  []jsonMove `json:"artifacts,omitempty"`  // that are to be copied elsewhere
+	Moved      int        `json:"moved"`
+	MovedBytes int64      `json:"moved_bytes"`
+}
+
+type jsonMove struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+	Why   string `json:"why,omitempty"` // it is not there yet
+}
+
+func drainJSON(d *host.Drain) *jsonDrain {
+	if d == nil {
+		return nil
+	}
+	out := &jsonDrain{Containers: d.Containers, Volumes: d.Volumes, Moved: d.Moved, MovedBytes: d.MovedBytes}
+	for _, a := range d.Artifacts {
+		out.Artifacts = append(out.Artifacts, jsonMove(a))
+	}
+	return out
 }
 
 type jsonAmount struct {
@@ -133,6 +190,7 @@ func writeWorkersJSON(to *outlet, workers []host.WorkerReport) error {
 	out := make([]jsonWorker, 0, len(workers))
 	for _, r := range workers {
 		out = append(out, jsonWorker{Name: r.Name, Plugin: r.Plugin, State: workerState(r), Reason: workerReason(r), Since: r.Since,
+			Health: health(r), Drain: drainJSON(r.Drain),
 			Platform: r.Info.Platform, Team: r.Info.Team, Tags: r.Info.Tags, Features: features(r), Encodings: r.Status.Encodings,
 			Zone: r.Status.Zone, Capacity: jsonAmount(r.Status.Capacity), Used: jsonAmount(r.Status.Used)})
 	}

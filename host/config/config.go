@@ -5,6 +5,7 @@
 package config
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -17,6 +18,8 @@ type Config struct {
 	Workers   []Worker
 	Placement Placement
 	Timing    Timing
+	Reaping   Reaping
+	Artifacts Artifacts
 }
 
 // Plugin is a plugin block: a program that may be run, and nothing that is not named here is.
@@ -37,8 +40,13 @@ type Worker struct {
 	Platform string // empty: as the plugin says
 	Team     string // empty: as the plugin says, else shared
 	Tags     []string
-	Body     hcl.Body
-	Range    hcl.Range
+
+	// Limits hold on this worker in every chain, instead of the placement block's. Zero: those.
+	Limits    Limits
+	Ephemeral bool // forgotten once it has been away for Timing.Prune, even where the plugin does not say so
+
+	Body  hcl.Body
+	Range hcl.Range
 }
 
 // Placement names the strategies of each chain, the first being primary; [Strategies] lists the names. Load fills in what the file
@@ -47,6 +55,19 @@ type Placement struct {
 	Build   []string // of steps with inputs; default volume-locality, fewest-build-containers
 	NoInput []string // of steps without, no_input in the file; default: as Build
 	Check   []string // of checks; default random
+
+	// Limits hold on every worker that has none of its own, each in the chains that name its strategy: limit-active-containers,
+	// limit-active-tasks, limit-active-volumes.
+	Limits Limits
+	// WaitLimit bounds how long a step waits for a place; wait_limit in the file. Zero, the default: no bound.
+	WaitLimit time.Duration
+}
+
+// Limits bound what a worker holds at a time. Zero is no limit.
+type Limits struct {
+	Containers int // max_containers in the file
+	Tasks      int // max_tasks: containers that are no checks
+	Volumes    int // max_volumes: sealed contents, and what containers mount
 }
 
 // Timing holds the patience of the host. Each zero field means the documented default, which Load has filled in.
@@ -54,6 +75,26 @@ type Timing struct {
 	MissingGrace time.Duration // how long a missing thing under the same incarnation may come back; default 5m
 	WorkerGone   time.Duration // how long a worker may be away before its processes are lost; default 5m
 	Stalled      time.Duration // without a status for so long, a worker is stalled; default 30s
+	Answer       time.Duration // how long a call on a worker may go on without an answer or progress; the worker then counts as gone for it; default 30m
+	Prune        time.Duration // an ephemeral worker that is away for so long is forgotten, with what was on it; default 5m
+}
+
+// Reaping says when the host takes away what nobody uses. Each zero field means the documented default, which Load has filled in.
+type Reaping struct {
+	Every     time.Duration // how often it looks; default 30s
+	Failed    time.Duration // how long the container of a command that failed is kept, where KeepFailed says so; default 120h
+	Abandoned time.Duration // how long a run that is not under way can be resumed, counted from its containers' last change where the host was started again; default 24h
+	Records   time.Duration // how long records and output of what has ended are kept; default 168h
+
+	// KeepFailed leaves containers of steps whose command failed for people to look at; keep_failed in the file. Default: none are.
+	KeepFailed bool
+}
+
+// OrDefault fills in what is zero.
+func (r Reaping) OrDefault() Reaping {
+	d := Default().Reaping
+	return Reaping{Every: cmp.Or(r.Every, d.Every), Failed: cmp.Or(r.Failed, d.Failed),
+		Abandoned: cmp.Or(r.Abandoned, d.Abandoned), Records: cmp.Or(r.Records, d.Records), KeepFailed: r.KeepFailed}
 }
 
 // Dir is the directory that relative commands start from; empty for the built-in configuration.

@@ -55,7 +55,9 @@ func TestDefault(t *testing.T) {
 			NoInput: []string{"volume-locality", "fewest-build-containers"},
 			Check:   []string{"random"},
 		},
-		Timing: config.Timing{MissingGrace: 5 * time.Minute, WorkerGone: 5 * time.Minute, Stalled: 30 * time.Second},
+		Timing:    config.Timing{MissingGrace: 5 * time.Minute, WorkerGone: 5 * time.Minute, Stalled: 30 * time.Second, Answer: 30 * time.Minute, Prune: 5 * time.Minute},
+		Reaping:   config.Reaping{Every: 30 * time.Second, Failed: 120 * time.Hour, Abandoned: 24 * time.Hour, Records: 168 * time.Hour},
+		Artifacts: config.Artifacts{Quota: 16 << 30, TTL: 12 * time.Hour, CacheTTL: 720 * time.Hour},
 	}
 	if diff := cmp.Diff(want, config.Default()); diff != "" {
 		t.Errorf("default (-want +got):\n%s", diff)
@@ -173,6 +175,32 @@ func TestEnvIsExact(t *testing.T) {
 		t.Setenv("CONFIG_TEST_TEXT", text)
 		if object, diags := config.Decode(parseBody(t, []byte(`a = env("CONFIG_TEST_TEXT")`), "f.hcl"), schema, hcl.Range{}); !diags.HasErrors() {
 			t.Errorf("%q became %s", text, object)
+		}
+	}
+}
+
+// What a reaping block says counts, and what it leaves out has its default.
+func TestReaping(t *testing.T) {
+	c, diags := config.Parse([]byte("reaping {\n  every = \"1m\"\n  records = \"24h\"\n  keep_failed = true\n}\n"), "f.hcl")
+	want := config.Reaping{Every: time.Minute, Failed: 120 * time.Hour, Abandoned: 24 * time.Hour, Records: 24 * time.Hour, KeepFailed: true}
+	if diags.HasErrors() || c.Reaping != want {
+		t.Errorf("%+v with %v, want %+v", c.Reaping, diags, want)
+	}
+	if got := (config.Reaping{Every: time.Minute, Records: 24 * time.Hour, KeepFailed: true}).OrDefault(); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+}
+
+// What an artifacts block says counts, and what it leaves out has its default.
+func TestArtifacts(t *testing.T) {
+	for text, want := range map[string]config.Artifacts{
+		"":                               {Quota: 16 << 30, TTL: 12 * time.Hour, CacheTTL: 720 * time.Hour},
+		"artifacts { quota = \"2GiB\" }": {Quota: 2 << 30, TTL: 12 * time.Hour, CacheTTL: 720 * time.Hour},
+		"artifacts {\n ttl = \"1h\"\n cache_ttl = \"24h\"\n}": {Quota: 16 << 30, TTL: time.Hour, CacheTTL: 24 * time.Hour},
+	} {
+		c, diags := config.Parse([]byte(text), "f.hcl")
+		if diags.HasErrors() || c.Artifacts != want {
+			t.Errorf("%s: %+v with %v, want %+v", text, c.Artifacts, diags, want)
 		}
 	}
 }

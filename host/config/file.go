@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -61,7 +62,9 @@ func Default() *Config {
 		Plugins:   []Plugin{{Name: "memory", Command: "slipway-memory"}},
 		Workers:   []Worker{{Name: "memory", Plugin: "memory"}},
 		Placement: defaultPlacement(),
-		Timing:    Timing{MissingGrace: 5 * time.Minute, WorkerGone: 5 * time.Minute, Stalled: 30 * time.Second},
+		Timing:    Timing{MissingGrace: 5 * time.Minute, WorkerGone: 5 * time.Minute, Stalled: 30 * time.Second, Answer: 30 * time.Minute, Prune: 5 * time.Minute},
+		Reaping:   Reaping{Every: 30 * time.Second, Failed: 120 * time.Hour, Abandoned: 24 * time.Hour, Records: 7 * 24 * time.Hour},
+		Artifacts: Artifacts{Quota: 16 << 30, TTL: 12 * time.Hour, CacheTTL: 30 * 24 * time.Hour},
 	}
 }
 
@@ -104,11 +107,19 @@ func workerFields() []sdk.Field {
 		{Name: "platform", Type: sdk.TypeString},
 		{Name: "team", Type: sdk.TypeString},
 		{Name: "tags", Type: sdk.TypeStrings},
+		{Name: "max_containers", Type: sdk.TypeInt},
+		{Name: "max_tasks", Type: sdk.TypeInt},
+		{Name: "max_volumes", Type: sdk.TypeInt},
+		{Name: "ephemeral", Type: sdk.TypeBool},
 	}
 }
 
 func placementFields() []sdk.Field {
 	return []sdk.Field{
+		{Name: "max_containers", Type: sdk.TypeInt},
+		{Name: "max_tasks", Type: sdk.TypeInt},
+		{Name: "max_volumes", Type: sdk.TypeInt},
+		{Name: "wait_limit", Type: sdk.TypeDuration},
 		{Name: "build", Type: sdk.TypeStrings},
 		{Name: "no_input", Type: sdk.TypeStrings},
 		{Name: "check", Type: sdk.TypeStrings},
@@ -120,15 +131,27 @@ func timingFields() []sdk.Field {
 		{Name: "missing_grace", Type: sdk.TypeDuration},
 		{Name: "worker_gone", Type: sdk.TypeDuration},
 		{Name: "stalled", Type: sdk.TypeDuration},
+		{Name: "answer", Type: sdk.TypeDuration},
+		{Name: "prune", Type: sdk.TypeDuration},
+	}
+}
+
+func reapingFields() []sdk.Field {
+	return []sdk.Field{
+		{Name: "every", Type: sdk.TypeDuration},
+		{Name: "failed", Type: sdk.TypeDuration},
+		{Name: "abandoned", Type: sdk.TypeDuration},
+		{Name: "records", Type: sdk.TypeDuration},
+		{Name: "keep_failed", Type: sdk.TypeBool},
 	}
 }
 
 func (r *reader) file(c *Config, body hcl.Body) {
 	content := r.content(body, nil,
 		hcl.BlockHeaderSchema{Type: "plugin", LabelNames: []string{"name"}}, hcl.BlockHeaderSchema{Type: "worker", LabelNames: []string{"name"}},
-		hcl.BlockHeaderSchema{Type: "placement"}, hcl.BlockHeaderSchema{Type: "timing"})
+		hcl.BlockHeaderSchema{Type: "placement"}, hcl.BlockHeaderSchema{Type: "timing"}, hcl.BlockHeaderSchema{Type: "reaping"}, hcl.BlockHeaderSchema{Type: "artifacts"})
 	defaults := Default()
-	c.Placement, c.Timing = defaults.Placement, defaults.Timing
+	c.Placement, c.Timing, c.Reaping, c.Artifacts = defaults.Placement, defaults.Timing, defaults.Reaping, defaults.Artifacts
 	blocks := content.Blocks.ByType()
 	r.named("plugin", blocks["plugin"])
 	r.named("worker", blocks["worker"])
@@ -146,6 +169,12 @@ func (r *reader) file(c *Config, body hcl.Body) {
 	}
 	if b := r.single("timing", blocks["timing"]); b != nil {
 		r.timing(&c.Timing, b)
+	}
+	if b := r.single("reaping", blocks["reaping"]); b != nil {
+		r.reaping(&c.Reaping, b)
+	}
+	if b := r.single("artifacts", blocks["artifacts"]); b != nil {
+		r.artifacts(&c.Artifacts, b)
 	}
 	if len(c.Workers) == 0 && !r.diags.HasErrors() {
 		at := content.MissingItemRange
@@ -215,6 +244,8 @@ func (r *reader) worker(b *hcl.Block, plugins []string) Worker {
 	w.Platform, _ = v["platform"].(string)
 	w.Team, _ = v["team"].(string)
 	w.Tags, _ = v["tags"].([]string)
+	w.Limits = r.limits(content, v)
+	w.Ephemeral, _ = v["ephemeral"].(bool)
 	if _, ok := v["plugin"]; ok && !slices.Contains(plugins, w.Plugin) {
 		hint := didYouMean(w.Plugin, plugins)
 		if hint == "" {
@@ -272,20 +303,67 @@ func (r *reader) placement(p *Placement, b *hcl.Block) {
 	p.NoInput = slices.Clone(p.Build)
 	chain("no_input", &p.NoInput)
 	chain("check", &p.Check)
+	p.Limits = r.limits(content, v)
+	for _, l := range []struct {
+		name, strategy string
+		limit          int
+	}{{"max_containers", "limit-active-containers", p.Limits.Containers}, {"max_tasks", "limit-active-tasks", p.Limits.Tasks},
+		{"max_volumes", "limit-active-volumes", p.Limits.Volumes}} {
+		if l.limit > 0 && !slices.Contains(slices.Concat(p.Build, p.NoInput, p.Check), l.strategy) {
+			r.wrong(content.Attributes[l.name].Range, "Limit without effect", "%q holds in the chains that name %q, and none does: add it to build, no_input or check.", l.name, l.strategy)
+		}
+	}
+	r.patience(content, v, "wait_limit", &p.WaitLimit)
 }
 
-func (r *reader) timing(t *Timing, b *hcl.Block) {
-	content := r.content(b.Body, timingFields())
-	v := r.settings(content, timingFields())
-	for name, d := range map[string]*time.Duration{"missing_grace": &t.MissingGrace, "worker_gone": &t.WorkerGone, "stalled": &t.Stalled} {
-		s, ok := v[name].(string)
+// limits are those of a worker or a placement block.
+func (r *reader) limits(content *hcl.BodyContent, v map[string]any) Limits {
+	var l Limits
+	for _, f := range []struct {
+		name  string
+		limit *int
+	}{{"max_containers", &l.Containers}, {"max_tasks", &l.Tasks}, {"max_volumes", &l.Volumes}} {
+		n, ok := v[f.name].(int64)
 		if !ok {
 			continue
 		}
-		*d, _ = time.ParseDuration(s) // checked by its type
-		if *d <= 0 {
-			r.wrong(content.Attributes[name].Expr.Range(), "Wrong value", "%q must be more than nothing; leave the line out for the default.", name)
+		if n <= 0 || n > math.MaxInt32 {
+			r.wrong(content.Attributes[f.name].Expr.Range(), "Wrong value", "%q must be at least 1; leave the line out for no limit.", f.name)
+			continue
 		}
+		*f.limit = int(n)
+	}
+	return l
+}
+
+func (r *reader) timing(t *Timing, b *hcl.Block) {
+	r.durations(b, timingFields(), map[string]*time.Duration{"missing_grace": &t.MissingGrace, "worker_gone": &t.WorkerGone, "stalled": &t.Stalled, "answer": &t.Answer, "prune": &t.Prune})
+}
+
+func (r *reader) reaping(t *Reaping, b *hcl.Block) {
+	v := r.durations(b, reapingFields(), map[string]*time.Duration{"every": &t.Every, "failed": &t.Failed, "abandoned": &t.Abandoned, "records": &t.Records})
+	t.KeepFailed, _ = v["keep_failed"].(bool)
+}
+
+// durations reads a block with them, none of which may be nothing, and gives all that it says.
+func (r *reader) durations(b *hcl.Block, fields []sdk.Field, to map[string]*time.Duration) map[string]any {
+	content := r.content(b.Body, fields)
+	v := r.settings(content, fields)
+	for name, d := range to {
+		r.patience(content, v, name, d)
+	}
+	return v
+}
+
+// patience takes a duration, which must not be nothing.
+func (r *reader) patience(content *hcl.BodyContent, v map[string]any, name string, d *time.Duration) {
+	s, ok := v[name].(string)
+	if !ok {
+		return
+	}
+	*d, _ = time.ParseDuration(s) // checked by its type
+	if *d <= 0 {
+		r.wrong(content.Attributes[name].Expr.Range(), "Wrong value", "%q must be more than nothing; leave the line out for the default.", name)
 	}
 }
 

@@ -84,7 +84,7 @@ func fileOutcome(t *testing.T, src []byte, filename string) string {
 		out += fmt.Sprintf("plugin %s: %q %q env %q sha256 %q config %t at %v\n", p.Name, p.Command, p.Args, p.Env, p.SHA256, p.Body != nil, p.Range)
 	}
 	for _, w := range c.Workers {
-		out += fmt.Sprintf("worker %s: plugin %q platform %q team %q tags %q config %t at %v\n", w.Name, w.Plugin, w.Platform, w.Team, w.Tags, w.Body != nil, w.Range)
+		out += fmt.Sprintf("worker %s: plugin %q platform %q team %q tags %q limits %+v ephemeral %t config %t at %v\n", w.Name, w.Plugin, w.Platform, w.Team, w.Tags, w.Limits, w.Ephemeral, w.Body != nil, w.Range)
 	}
 	return out + fmt.Sprintf("%+v\n%+v\n", c.Placement, c.Timing)
 }

@@ -42,7 +42,7 @@ func Parse(src []byte, filename string) (*Job, hcl.Diagnostics) {
 	if r.diags.HasErrors() {
 		return nil, r.finish()
 	}
-	j.File = filename
+	j.File, j.source = filename, src
 	return j, r.finish()
 }
 

@@ -119,7 +119,7 @@ func (l *linker) unknownStep(name string, at hcl.Range) {
 	l.wrong(at, "Unknown step", "The job has no step %q.%s", name, didYouMean(name, l.steps))
 }
 
-// known keeps the needs that are between two steps, by the step that has them, and complains of "after" where it names anything else.
+// known keeps the needs that are between two steps, by the step that has them, and complains of "after" and "with" where they name anything else.
 func (l *linker) known(needs []need) map[string][]need {
 	by := make(map[string][]need)
 	for _, n := range needs {
@@ -129,7 +129,7 @@ func (l *linker) known(needs []need) map[string][]need {
 			by[n.by] = append(by[n.by], n)
 		case n.output:
 		case n.of == n.by:
-			l.wrong(n.at, "Step needs itself", "The step %q cannot come after itself.", n.by)
+			l.wrong(n.at, "Step needs itself", "The step %q cannot wait for itself.", n.by)
 		default:
 			l.unknownStep(n.of, n.at)
 		}

@@ -18,7 +18,12 @@ type Job struct {
 	Inputs  []Input
 	Steps   []Step
 	Outputs []Output
+
+	source []byte
 }
+
+// Source is the text that the job was read from, for those who read it elsewhere; none if it was read from nothing. It is not to be changed.
+func (j *Job) Source() []byte { return j.source }
 
 // Input is a tree that whoever runs the job brings.
 type Input struct {
@@ -32,8 +37,10 @@ type Step struct {
 	Name    string
 	Inputs  map[string]Ref // by path: relative ones are below Dir
 	Outputs []string       // names; each is a directory of that name below Dir
+	Caches  []string       // paths that the next run of the step finds as this one left them: relative ones are below Dir
 	After   []string       // steps that must have succeeded first, besides those that Inputs name
 
+	With     string `json:",omitempty"` // the step on whose worker it runs, after it has succeeded; empty: any
 	Runtime  string // a plugin's name; empty: any
 	Platform string // empty: any
 	Tags     []string
@@ -48,11 +55,14 @@ type Step struct {
 	Hermetic   bool
 	Limits     Limits
 	Timeout    time.Duration // of the command; zero: none
+	Attempts   int           `json:",omitempty"` // that are made at most while the step is lost; 0 is 1
+	Priority   int           `json:",omitempty"` // in the queue for a place, the highest first
+	Resources  Limits        `json:",omitzero"`  // what it needs to itself; a worker promises no more than it has
 	Run        Run
 	Range      hcl.Range
 }
 
-// Run is the command of a step.
+// Run is the command of a step. Without a Path it is that of the step's Image, with Args in place of the image's own.
 type Run struct {
 	Path  string
 	Args  []string
@@ -102,6 +112,7 @@ func (j *Job) Needs(s *Step) []string {
 	for _, name := range s.After {
 		want[name] = true
 	}
+	want[s.With] = true
 	var needs []string
 	for i := range j.Steps {
 		if want[j.Steps[i].Name] {

@@ -204,7 +204,7 @@ func FuzzJob(f *testing.F) {
 					t.Fatalf("%s comes before %s", s.Name, of)
 				}
 			}
-			if seen[s.Name] || s.Name == "" || s.Run.Path == "" || s.Timeout < 0 {
+			if seen[s.Name] || s.Name == "" || s.Run.Path == "" && s.Image == nil || s.Timeout < 0 {
 				t.Fatalf("a wrong step: %+v", s)
 			}
 			seen[s.Name] = true

@@ -21,8 +21,9 @@ type need struct {
 
 func (r *reader) step(b *hcl.Block) (Step, []need) {
 	s := Step{Name: b.Labels[0], Range: b.DefRange}
-	c := r.content(b.Body, []string{"runtime", "platform", "tags", "team", "image", "inputs", "outputs", "after", "env", "dir", "user",
-		"privileged", "hermetic", "timeout"}, hcl.BlockHeaderSchema{Type: "limits"}, hcl.BlockHeaderSchema{Type: "run"})
+	c := r.content(b.Body, []string{"with", "runtime", "platform", "tags", "team", "image", "inputs", "outputs", "caches", "after", "env", "dir", "user",
+		"privileged", "hermetic", "timeout", "attempts", "priority"}, hcl.BlockHeaderSchema{Type: "limits"},
+		hcl.BlockHeaderSchema{Type: "resources"}, hcl.BlockHeaderSchema{Type: "run"})
 	r.text(c, "runtime", &s.Runtime)
 	r.text(c, "platform", &s.Platform)
 	r.text(c, "team", &s.Team)
@@ -30,6 +31,8 @@ func (r *reader) step(b *hcl.Block) (Step, []need) {
 	r.flag(c, "privileged", &s.Privileged)
 	r.flag(c, "hermetic", &s.Hermetic)
 	r.duration(c, "timeout", &s.Timeout)
+	r.small(c, "attempts", &s.Attempts)
+	r.small(c, "priority", &s.Priority)
 	if r.text(c, "dir", &s.Dir) && (!path.IsAbs(s.Dir) || path.Clean(s.Dir) != s.Dir || len(s.Dir) > maxPath) {
 		r.wrong(c.Attributes["dir"].Expr.Range(), "Wrong path", "\"dir\" must be absolute and clean, such as %q.", defaultDir)
 		s.Dir = "" // for what follows from it
@@ -47,7 +50,13 @@ func (r *reader) step(b *hcl.Block) (Step, []need) {
 	r.image(&s, c)
 	r.outputs(&s, c)
 	r.inputs(&s, c)
+	r.caches(&s, c)
 	needs := r.after(&s, c)
+	if attr, ok := c.Attributes["with"]; ok {
+		if s.With, ok = r.stepName(attr.Expr); ok {
+			needs = append(needs, need{s.Name, s.With, false, attr.Expr.Range()})
+		}
+	}
 	for _, in := range s.Inputs {
 		needs = append(needs, need{s.Name, in.Step, true, in.Range})
 	}
@@ -58,12 +67,18 @@ func (r *reader) step(b *hcl.Block) (Step, []need) {
 	if limits := r.single("limits", c); limits != nil {
 		r.limits(&s.Limits, limits)
 	}
+	if resources := r.single("resources", c); resources != nil {
+		r.limits(&s.Resources, resources)
+	}
 	run := r.single("run", c)
+	if run == nil && s.Image != nil {
+		return s, needs // the image says what to run
+	}
 	if run == nil {
 		r.wrong(b.DefRange, "Missing run block", "A step needs its command: run { path = \"...\" }.")
 		return s, needs
 	}
-	r.run(&s.Run, run)
+	r.run(&s.Run, run, s.Image != nil)
 	return s, needs
 }
 
@@ -79,11 +94,12 @@ func (r *reader) single(what string, c *hcl.BodyContent) *hcl.Block {
 	return blocks[0]
 }
 
-func (r *reader) run(run *Run, b *hcl.Block) {
+// run takes the command, which an image may have, too.
+func (r *reader) run(run *Run, b *hcl.Block, image bool) {
 	run.Range = b.DefRange
 	c := r.content(b.Body, []string{"path", "args"})
 	attr, ok := c.Attributes["path"]
-	if !ok {
+	if !ok && !image {
 		r.missing(c, "path")
 	}
 	if ok {
@@ -95,6 +111,17 @@ func (r *reader) run(run *Run, b *hcl.Block) {
 	for _, a := range r.list(c, "args") {
 		run.Args = append(run.Args, a.text)
 	}
+}
+
+// small takes a whole number from 1 to 100.
+func (r *reader) small(c *hcl.BodyContent, name string, into *int) {
+	var n int64
+	r.number(c, name, "a whole number from 1 to 100", &n, func(string) (int64, bool) { return 0, false }, 1)
+	if n > 100 {
+		r.wrong(c.Attributes[name].Expr.Range(), "Wrong value", "%q must be a whole number from 1 to 100.", name)
+		return
+	}
+	*into = int(n)
 }
 
 func (r *reader) limits(l *Limits, b *hcl.Block) {

@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -166,8 +165,9 @@ func TestThePinnedFileItselfIsExecuted(t *testing.T) {
 const asHost = "LAUNCH_TEST_HOST"
 
 func hostToBeKilled() {
-	p := Start(Spec{Name: "mis", Command: os.Getenv(asHost), Args: os.Args[1:]},
-		Options{TempDir: os.Getenv("LAUNCH_TEST_DIR"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+	opts := Options{TempDir: os.Getenv("LAUNCH_TEST_DIR"), Logger: slog.New(slog.NewTextHandler(os.Stderr, nil))}
+	quick(&opts)
+	p := Start(Spec{Name: "mis", Command: os.Getenv(asHost), Args: os.Args[1:]}, opts)
 	if _, err := p.Session(context.Background()); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -209,7 +209,7 @@ func TestAPluginDoesNotOutliveItsHost(t *testing.T) {
 			if err != nil || atoi != nil {
 				t.Fatalf("the host said %q, %v", first, err)
 			}
-			awaitGone(t, pid, 5*time.Second)
+			awaitGone(t, pid, patience)
 
 			// The next host removes what that one could not.
 			left := func() []string {

@@ -20,7 +20,7 @@ import (
 )
 
 // patience bounds every wait of the tests; nothing waits that long unless it fails.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // misbehave is the path of the plugin that the tests run.
 var misbehave string
@@ -48,10 +48,11 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
-// quick are timings for tests.
+// quick are timings for tests: nothing waits for long, and nothing is given up on a machine that stalls. Tests of what is given up say so.
 func quick(o *Options) {
-	o.StopGrace, o.DumpGrace = 2*time.Second, time.Second
-	o.HealthEvery = 100 * time.Millisecond
+	o.StartTimeout, o.ConfigureTimeout = patience, patience
+	o.StopGrace, o.DumpGrace, o.attributeGrace = patience, patience, patience
+	o.HealthEvery = time.Hour
 	o.BackoffMin, o.BackoffMax = 10*time.Millisecond, 50*time.Millisecond
 }
 
@@ -85,17 +86,16 @@ func launch(t *testing.T, mode []string, change ...func(*Spec, *Options)) (*Plug
 	return p, l
 }
 
-// stop stops p and checks that it took no longer than both graces and a bit.
+// stop stops p.
 func stop(t *testing.T, p *Plugin) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	begun := time.Now()
 	if err := p.Stop(ctx); err != nil {
 		t.Errorf("Stop: %v", err)
 	}
-	if took, limit := time.Since(begun), 2*p.opts.StopGrace+pipeGrace+2*time.Second; took > limit {
-		t.Errorf("Stop took %v, more than %v", took, limit)
+	if ctx.Err() != nil {
+		t.Errorf("Stop took %v", patience)
 	}
 	if r := p.State(); r.State != StateStopped || r.PID != 0 {
 		t.Errorf("after Stop: state %s, pid %d", r.State, r.PID)
@@ -137,7 +137,7 @@ func await(t *testing.T, p *Plugin, what string, ok func(Report) bool) Report {
 	}
 }
 
-// awaitGone waits for the end of a process that may not be a child, and tells how long that took.
+// awaitGone waits for the end of a process that may not be a child.
 func awaitGone(t *testing.T, pid int, atMost time.Duration) {
 	t.Helper()
 	fd, err := unix.PidfdOpen(pid, 0)

@@ -121,6 +121,7 @@ func TestAPluginThatPrintsIsNotBlocked(t *testing.T) {
 }
 
 func TestAFloodIsDropped(t *testing.T) {
+	began := time.Now()
 	p, l := launch(t, []string{"flood"})
 	session(t, p)
 	stop(t, p)
@@ -134,8 +135,11 @@ func TestAFloodIsDropped(t *testing.T) {
 			logged++
 		}
 	}
-	if logged+dropped < 50_001 || logged+dropped > 50_011 || logged < logLinesBurst || logged > 20_000 {
+	if logged+dropped < 50_001 || logged+dropped > 50_011 {
 		t.Errorf("%d lines logged and %d said to be dropped, of 50001 and a few", logged, dropped)
+	}
+	if most := logLinesBurst + logLinesPerSecond*int(time.Since(began)/time.Second+1); logged < logLinesBurst || logged > most {
+		t.Errorf("%d lines logged, want %d to %d", logged, logLinesBurst, most)
 	}
 	if tail := p.State().LastExit.StderrTail; !strings.Contains(tail, "the flood is over\n") || len(tail) > tailSize {
 		t.Errorf("the flood's end is not in the %d bytes kept", len(tail))
@@ -160,7 +164,8 @@ func freeze(t *testing.T, pid int) {
 }
 
 func TestAStoppedPluginIsHungAndRestarted(t *testing.T) {
-	p, l := launch(t, nil)
+	// Many misses: so that it is not this machine that stalls, neither before it is stopped nor while its degraded state is awaited.
+	p, l := launch(t, nil, func(_ *Spec, o *Options) { o.HealthEvery, o.HealthMisses = 100*time.Millisecond, 20 })
 	s := session(t, p)
 	pid := p.State().PID
 	freeze(t, pid)
@@ -170,14 +175,15 @@ func TestAStoppedPluginIsHungAndRestarted(t *testing.T) {
 	case <-time.After(patience):
 		t.Fatal("the session does not end")
 	}
-	r := await(t, p, "second session", func(r Report) bool { return r.State == StateReady && r.Epoch == 2 })
+	// On a machine that stalls the next ones may seem to hang, too.
+	r := await(t, p, "next session", func(r Report) bool { return r.State == StateReady && r.Epoch > 1 })
 	awaitGone(t, pid, 0)
 	if !errors.Is(r.Err, ReasonHung) || r.LastExit == nil || !strings.Contains(r.LastExit.StderrTail, "goroutine ") {
 		t.Errorf("error %v; its goroutines are not in the report:\n%+v", r.Err, r.LastExit)
 	}
 	l.await(t, "SIGQUIT: quit")
-	if next := session(t, p); next == s || next.Epoch != 2 {
-		t.Errorf("second session %+v", next)
+	if next := session(t, p); next == s || next.Epoch < 2 {
+		t.Errorf("next session %+v", next)
 	}
 }
 
@@ -194,24 +200,22 @@ func TestStopOfAStoppedPluginIsBounded(t *testing.T) {
 }
 
 func TestStopWithAContextThatEnds(t *testing.T) {
-	p, _ := launch(t, []string{"deaf"}, func(_ *Spec, o *Options) { o.StopGrace = time.Hour })
+	p, _ := launch(t, []string{"deaf"}, func(_ *Spec, o *Options) { o.StopGrace = time.Hour }) // which Stop would take
 	session(t, p)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	begun := time.Now()
 	if err := p.Stop(ctx); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(begun); took > 5*time.Second {
-		t.Errorf("Stop took %v", took)
-	}
-	p.opts.StopGrace = time.Second // for the clean-up's sake
 }
 
 func TestStopWhileStarting(t *testing.T) {
-	p, l := launch(t, []string{"hang"}, func(_ *Spec, o *Options) { o.StartTimeout = time.Hour })
+	p, l := launch(t, []string{"hang"}, func(_ *Spec, o *Options) { o.StartTimeout, o.StopGrace = time.Hour, 100*time.Millisecond })
 	l.await(t, "about to hang")
 	stop(t, p)
+	if exit := p.State().LastExit; exit == nil || !strings.Contains(exit.StderrTail, "about to hang") {
+		t.Errorf("last exit %+v", exit)
+	}
 }
 
 // The kernel takes the end of the thread that started a process for the end of the host.
@@ -236,7 +240,7 @@ func TestAPluginOutlivesItsHostsThreads(t *testing.T) {
 }
 
 func TestSessionWithAContextThatEnds(t *testing.T) {
-	p, l := launch(t, []string{"hang"}, func(_ *Spec, o *Options) { o.StartTimeout = time.Hour })
+	p, l := launch(t, []string{"hang"}, func(_ *Spec, o *Options) { o.StartTimeout, o.StopGrace = time.Hour, 100*time.Millisecond })
 	l.await(t, "about to hang")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -252,20 +256,20 @@ func TestAGrandchildThatHoldsThePipes(t *testing.T) {
 			s := session(t, p)
 			child := childOf(t, l)
 			t.Cleanup(func() { unix.Kill(child, unix.SIGKILL) })
-			begun := time.Now()
 			if err := unix.Kill(p.State().PID, unix.SIGKILL); err != nil {
 				t.Fatal(err)
 			}
-			<-s.Gone
-			if took := time.Since(begun); took > time.Second {
-				t.Errorf("the exit was seen %v later", took)
+			select {
+			case <-s.Gone:
+			case <-time.After(patience): // the child hangs for ever
+				t.Fatal("the exit is not seen")
 			}
 			r := await(t, p, "second session", func(r Report) bool { return r.State == StateReady && r.Epoch == 2 })
 			if !errors.Is(r.Err, ReasonExited) || r.LastExit.Signal != "SIGKILL" {
 				t.Errorf("%v, %+v", r.Err, r.LastExit)
 			}
 			if kind == "group" {
-				awaitGone(t, child, time.Second)
+				awaitGone(t, child, patience)
 			}
 			stop(t, p)
 			lines, _ := l.snapshot()
@@ -304,7 +308,7 @@ func TestADeafPluginIsKilled(t *testing.T) {
 }
 
 func TestAPluginThatMissesTheEndOfStdinIsTerminated(t *testing.T) {
-	p, _ := launch(t, []string{"deaf=stdin"}, func(_ *Spec, o *Options) { o.StopGrace = time.Second })
+	p, _ := launch(t, []string{"deaf=stdin"}, func(_ *Spec, o *Options) { o.StopGrace, o.termGrace = 100*time.Millisecond, patience })
 	session(t, p)
 	stop(t, p)
 	if exit := p.State().LastExit; exit == nil || exit.Code != 0 {
@@ -313,7 +317,7 @@ func TestAPluginThatMissesTheEndOfStdinIsTerminated(t *testing.T) {
 }
 
 func TestADegradedPluginRecovers(t *testing.T) {
-	p, _ := launch(t, nil, func(_ *Spec, o *Options) { o.HealthMisses = 1000 })
+	p, _ := launch(t, nil, func(_ *Spec, o *Options) { o.HealthEvery, o.HealthMisses = 100*time.Millisecond, 1<<30 })
 	s := session(t, p)
 	pid := p.State().PID
 	freeze(t, pid)

@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -35,6 +36,33 @@ func newOutput(log *slog.Logger) *output {
 
 // tail is what stderr said last. It is to be asked for after the reader's end.
 func (o *output) tail() string { return clean(string(o.ring.bytes())) }
+
+// lastWords reads a pipe to its end. Once its deadline has passed it gives what is in the pipe, and waits for nothing: what a process has
+// written before its end is not lost on a machine that is slow to read it.
+type lastWords struct {
+	pipe *os.File
+	late int // bytes read since
+}
+
+const mostPipe = 1 << 20 // a pipe of an unprivileged process holds no more
+
+func (l *lastWords) Read(p []byte) (int, error) {
+	if l.late == 0 {
+		n, err := l.pipe.Read(p)
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+		if err := l.pipe.SetReadDeadline(time.Time{}); err != nil {
+			return 0, err
+		}
+	}
+	if l.late >= mostPipe { // somebody goes on writing
+		return 0, io.EOF
+	}
+	n, err := readNow(l.pipe, p)
+	l.late += n
+	return n, err
+}
 
 func (o *output) readStdout(r io.Reader) {
 	seen := false

@@ -113,8 +113,8 @@ func (p *process) start(c command) (*os.Process, pipeEnds, error) {
 func (p *process) await(proc *os.Process, ends pipeEnds) {
 	defer close(p.done)
 	var readers sync.WaitGroup
-	readers.Go(func() { p.out.readStdout(ends.stdout) })
-	readers.Go(func() { p.out.readStderr(ends.stderr) })
+	readers.Go(func() { p.out.readStdout(&lastWords{pipe: ends.stdout}) })
+	readers.Go(func() { p.out.readStderr(&lastWords{pipe: ends.stderr}) })
 
 	state, err := p.reap(proc)
 
@@ -158,8 +158,8 @@ func (p *process) reap(proc *os.Process) (*os.ProcessState, error) {
 }
 
 // stop ends the process and waits until nothing is left of it: end of stdin, SIGTERM after grace, SIGKILL of its group
-// after another. When ctx ends it is killed at once. The error says that even this did not end it.
-func (p *process) stop(ctx context.Context, grace time.Duration) error {
+// after term. When ctx ends it is killed at once. The error says that even this did not end it.
+func (p *process) stop(ctx context.Context, grace, term time.Duration) error {
 	p.stdin.Close()
 	if p.awaitDone(ctx, grace) {
 		return nil
@@ -167,7 +167,7 @@ func (p *process) stop(ctx context.Context, grace time.Duration) error {
 	if ctx.Err() == nil {
 		p.log.Info("plugin did not end with its stdin; sending SIGTERM", "after", grace)
 		p.signal(sigTerm)
-		if p.awaitDone(ctx, grace) {
+		if p.awaitDone(ctx, term) {
 			return nil
 		}
 	}

@@ -5,6 +5,7 @@ package launch
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"syscall"
 
@@ -28,6 +29,26 @@ func sendSignal(pid int, sig os.Signal, group bool) error {
 		return os.ErrProcessDone
 	}
 	return err
+}
+
+// readNow reads what is in a pipe, and is at its end when there is nothing.
+func readNow(pipe *os.File, p []byte) (int, error) {
+	c, err := pipe.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	if cErr := c.Read(func(fd uintptr) bool {
+		for n, err = unix.Read(int(fd), p); err == unix.EINTR; n, err = unix.Read(int(fd), p) {
+		}
+		return true
+	}); cErr != nil {
+		return 0, cErr
+	}
+	if n <= 0 || err != nil { // EAGAIN: somebody still has it open
+		return 0, io.EOF
+	}
+	return n, nil
 }
 
 func exitStatus(s *os.ProcessState) (code int, signal string) {

@@ -129,7 +129,7 @@ func (p *Plugin) startAndShake(ctx context.Context, path string, pinned *os.File
 // explainHandshake ends a process that did not shake hands, and says what is wrong with it.
 func (p *Plugin) explainHandshake(proc *process, cause error) *Error {
 	line := proc.out.line // nil: stdout has ended without one
-	ended := line == nil && proc.endsWithin(attributeGrace)
+	ended := line == nil && proc.endsWithin(p.opts.attributeGrace)
 	stuck := proc.kill()
 	var e *Error
 	switch {
@@ -152,7 +152,7 @@ const noPlugin = "is it a Slipway plugin?"
 // interrupted ends a process whose time is up, or that is to be stopped.
 func (p *Plugin) interrupted(ctx context.Context, proc *process, awaited string) *Error {
 	if p.ctx.Err() != nil {
-		return p.withExit(&Error{Reason: ReasonStopped, Message: "stopped while it started", Cause: ctx.Err()}, proc, proc.stop(p.killCtx, p.opts.StopGrace))
+		return p.withExit(&Error{Reason: ReasonStopped, Message: "stopped while it started", Cause: ctx.Err()}, proc, proc.stop(p.killCtx, p.opts.StopGrace, p.opts.termGrace))
 	}
 	e := &Error{Reason: ReasonSilent, Cause: ctx.Err(),
 		Message: fmt.Sprintf("it was killed, for %s did not come within %v of its start; %s", awaited, p.opts.StartTimeout, noPlugin)}
@@ -207,14 +207,14 @@ func (p *Plugin) explain(ctx context.Context, proc *process, err error) *Error {
 	switch {
 	case ctx.Err() != nil:
 		e = &Error{Reason: ReasonStopped, Message: "stopped while it got ready", Cause: ctx.Err()}
-		return p.withExit(e, proc, proc.stop(p.killCtx, p.opts.StopGrace))
+		return p.withExit(e, proc, proc.stop(p.killCtx, p.opts.StopGrace, p.opts.termGrace))
 	case e.Reason == ReasonSilent:
 		return p.withExit(e, proc, proc.dump(p.killCtx, p.opts.DumpGrace))
-	case e.Reason == ReasonCall && (closed(proc.exited) || errors.Is(err, sdk.Unavailable)) && proc.endsWithin(attributeGrace):
+	case e.Reason == ReasonCall && (closed(proc.exited) || errors.Is(err, sdk.Unavailable)) && proc.endsWithin(p.opts.attributeGrace):
 		e = &Error{Reason: ReasonDied, Message: fmt.Sprintf("it ended before it was ready, with %v (%s)", &proc.exit, e.Message), Cause: e.Cause}
 		return p.withExit(e, proc, nil)
 	}
-	return p.withExit(e, proc, proc.stop(p.killCtx, p.opts.StopGrace))
+	return p.withExit(e, proc, proc.stop(p.killCtx, p.opts.StopGrace, p.opts.termGrace))
 }
 
 // withExit adds what is known of a process's end, or that it does not end.

@@ -40,7 +40,7 @@ type Options struct {
 	// Logger takes what the plugin logs, and what happens to it. A plugin that writes waits for it. Nil: slog's default.
 	Logger *slog.Logger
 
-	StartTimeout     time.Duration // from start to the plugin's info; default 10 s
+	StartTimeout     time.Duration // from start to the plugin's info; default 30 s
 	ConfigureTimeout time.Duration // default 30 s
 	StopGrace        time.Duration // from the end of stdin to SIGTERM, and again to SIGKILL; default 5 s
 	DumpGrace        time.Duration // from SIGQUIT to SIGKILL of a hung plugin; default 2 s
@@ -54,6 +54,10 @@ type Options struct {
 	OpenAfter   int           // exits within OpenWindow that open the circuit; default 5
 	OpenWindow  time.Duration // default 2 min
 	OpenFor     time.Duration // between two probes of an open circuit; default 60 s
+
+	// Tests alone set these apart.
+	termGrace      time.Duration // from SIGTERM to SIGKILL; default StopGrace
+	attributeGrace time.Duration // how long after a failed call the plugin's exit is awaited, to name it as the cause; default 1 s
 }
 
 func (o Options) withDefaults() Options {
@@ -65,7 +69,7 @@ func (o Options) withDefaults() Options {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	def(&o.StartTimeout, 10*time.Second)
+	def(&o.StartTimeout, 30*time.Second)
 	def(&o.ConfigureTimeout, 30*time.Second)
 	def(&o.StopGrace, 5*time.Second)
 	def(&o.DumpGrace, 2*time.Second)
@@ -75,6 +79,8 @@ func (o Options) withDefaults() Options {
 	def(&o.StableAfter, time.Minute)
 	def(&o.OpenWindow, 2*time.Minute)
 	def(&o.OpenFor, time.Minute)
+	def(&o.termGrace, o.StopGrace)
+	def(&o.attributeGrace, time.Second)
 	if o.HealthMisses <= 0 {
 		o.HealthMisses = 3
 	}
@@ -86,12 +92,12 @@ func (o Options) withDefaults() Options {
 
 // Bounds that nobody needs to change.
 const (
-	// pipeGrace is how long after its end a process's pipes are still read: whoever holds them then is not waited for.
+	// pipeGrace is how long after its end a process's pipes are still read: whoever holds them then is not waited for,
+	// but what they hold is read.
 	pipeGrace = time.Second
 	// killGrace is how long SIGKILL may take. A process that outlasts it sits in the kernel, and no wait would help.
-	killGrace = 5 * time.Second
-	// attributeGrace is how long after a failed call the plugin's exit is awaited, to name it as the cause.
-	attributeGrace = time.Second
+	// It may also be the machine that stalls.
+	killGrace = 20 * time.Second
 
 	maxLine  = 64 << 10 // of output that is logged whole
 	tailSize = 64 << 10 // of stderr that is kept for the report of an exit

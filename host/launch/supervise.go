@@ -110,7 +110,7 @@ func (p *Plugin) serve(inst *instance, b *breaker) *Error {
 
 // asked ends a process in the orderly way. Nil unless it does not end.
 func (p *Plugin) asked(inst *instance) *Error {
-	if err := inst.proc.stop(p.killCtx, p.opts.StopGrace); err != nil {
+	if err := inst.proc.stop(p.killCtx, p.opts.StopGrace, p.opts.termGrace); err != nil {
 		return p.fail(p.withExit(&Error{Reason: ReasonHung, Message: "it could not be ended"}, inst.proc, err), inst.path)
 	}
 	exit := inst.proc.exit

@@ -76,6 +76,13 @@ func TestConstraints(t *testing.T) {
 		{"landing", running("w", func(w *pool.Worker) { w.State = pool.Landing }), pool.Spec{}, pool.NotRunning, "landing"},
 		{"landed", running("w", func(w *pool.Worker) { w.State = pool.Landed }), pool.Spec{}, pool.NotRunning, "landed"},
 		{"retiring", running("w", func(w *pool.Worker) { w.State = pool.Retiring }), pool.Spec{}, pool.NotRunning, "retiring"},
+		{"retired", running("w", func(w *pool.Worker) { w.State = pool.Retired }), pool.Spec{}, pool.NotRunning, "retired"},
+		{"resource type", running("w", func(w *pool.Worker) { w.ResourceTypes = []string{"git", "time"} }), pool.Spec{ResourceType: "s3"}, pool.NoType, `has git, time, not "s3"`},
+		{"resource type that is there", running("w", func(w *pool.Worker) { w.ResourceTypes = []string{"git"} }), pool.Spec{ResourceType: "git"}, pool.OK, "shared worker"},
+		{"resource type, worker does not tell", running("w"), pool.Spec{ResourceType: "s3"}, pool.OK, "shared worker"},
+		{"more memory than there is", running("w", func(w *pool.Worker) { w.Capacity.MemoryBytes = 10 }), pool.Spec{Resources: pool.Resources{CPUMillis: 1, MemoryBytes: 11}}, pool.TooBig, "11 bytes of memory wanted, it has 10"},
+		{"all of the memory", running("w", func(w *pool.Worker) { w.Capacity.MemoryBytes = 10 }), pool.Spec{Resources: pool.Resources{CPUMillis: 1, MemoryBytes: 10}}, pool.OK, "shared worker"},
+		{"memory that nobody knows", running("w"), pool.Spec{Resources: pool.Resources{MemoryBytes: 1 << 50}}, pool.OK, "shared worker"},
 		{"no state", running("w", func(w *pool.Worker) { w.State = "" }), pool.Spec{}, pool.NotRunning, ""},
 		{"what cannot change is said first", running("w", func(w *pool.Worker) { w.State = pool.Stalled }), pool.Spec{Platform: "windows"}, pool.OtherPlatform, `"linux", not "windows"`},
 	}
@@ -121,7 +128,9 @@ func TestLimits(t *testing.T) {
 		{"no-input follows build", pool.Policy{Build: containers}, one, pool.Limits{}, pool.Build, pool.Spec{Kind: pool.NoInput}, pool.FullContainers},
 		{"tasks", pool.Policy{Build: tasks}, one, pool.Limits{}, pool.Build, pool.Spec{}, pool.FullTasks},
 		{"tasks do not count checks", pool.Policy{Build: tasks}, one, pool.Limits{}, pool.Check, pool.Spec{}, pool.OK},
-		{"tasks do not hold back gets", pool.Policy{Build: tasks}, one, pool.Limits{}, pool.Build, pool.Spec{Kind: pool.NoInput}, pool.OK},
+		{"tasks without inputs are tasks", pool.Policy{Build: tasks}, one, pool.Limits{}, pool.NoInput, pool.Spec{}, pool.FullTasks},
+		{"tasks hold back those without inputs", pool.Policy{Build: tasks}, one, pool.Limits{}, pool.Build, pool.Spec{Kind: pool.NoInput}, pool.FullTasks},
+		{"tasks do not hold back checks", pool.Policy{Build: tasks, Check: tasks}, one, pool.Limits{}, pool.Build, pool.Spec{Kind: pool.Check}, pool.OK},
 		{"volumes", pool.Policy{Build: volumes}, one, pool.Limits{}, pool.Build, pool.Spec{Volumes: 1}, pool.FullVolumes},
 		{"volumes, none wanted", pool.Policy{Build: volumes}, one, pool.Limits{}, pool.Build, pool.Spec{}, pool.OK},
 		{"own limit beats the options", pool.Policy{Build: containers}, one, pool.Limits{Containers: 2}, pool.Build, pool.Spec{}, pool.OK},
@@ -147,6 +156,38 @@ func TestLimits(t *testing.T) {
 				t.Errorf("Choose once it is idle: %v", err)
 			}
 		})
+	}
+}
+
+// What is promised is not promised again, to the last unit, and is free again with its lease.
+func TestResources(t *testing.T) {
+	x := index(running("w", func(w *pool.Worker) { w.Capacity = pool.Resources{CPUMillis: 2000, MemoryBytes: 100} }))
+	p := placer(t, pool.Policy{}, pool.Options{})
+	if err := x.Acquire(pool.Lease{Owner: "o", Worker: "w", Resources: pool.Resources{CPUMillis: 1500, MemoryBytes: 1, PIDs: 9}}); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		asks   pool.Resources
+		want   pool.Reason
+		detail string
+	}{
+		{pool.Resources{}, pool.OK, "shared worker"},
+		{pool.Resources{CPUMillis: 500, MemoryBytes: 99, DiskBytes: 1 << 60}, pool.OK, "shared worker"},
+		{pool.Resources{CPUMillis: 501}, pool.FullResources, "1500 of 2000 milli-CPUs are promised, 501 wanted"},
+		{pool.Resources{MemoryBytes: 100}, pool.FullResources, "1 of 100 bytes of memory are promised, 100 wanted"},
+		{pool.Resources{CPUMillis: -5}, pool.OK, "shared worker"},
+	}
+	for _, tt := range tests {
+		if got := p.Explain(x, pool.Spec{Resources: tt.asks})[0]; got.Reason != tt.want || got.Detail != tt.detail {
+			t.Errorf("%+v: %+v, want %s, %q", tt.asks, got, tt.want, tt.detail)
+		}
+	}
+	x.Release("o")
+	if c, err := p.Choose(x, pool.Spec{Resources: pool.Resources{CPUMillis: 2000, MemoryBytes: 100}}); err != nil || c.Worker != "w" {
+		t.Errorf("once it is idle: %+v, %v", c, err)
+	}
+	if u := x.Usage("w"); u != (pool.Usage{}) {
+		t.Errorf("left over: %+v", u)
 	}
 }
 
@@ -209,7 +250,7 @@ func TestStrategiesChain(t *testing.T) {
 	t.Run("fewest tasks", func(t *testing.T) {
 		x := index(running("a"), running("b"))
 		lease(t, x, "1", "a", pool.Build)
-		lease(t, x, "2", "b", pool.NoInput)
+		lease(t, x, "2", "b", pool.Check)
 		p := placer(t, pool.Policy{Build: []pool.Strategy{pool.LimitActiveTasks}}, pool.Options{})
 		if c, err := p.Choose(x, pool.Spec{}); err != nil || c.Worker != "b" {
 			t.Errorf("Choose = %+v, %v, want b", c, err)

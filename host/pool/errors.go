@@ -113,7 +113,8 @@ func remedy(verdicts []Verdict) string {
 		text   string
 	}{
 		{NotRunning, "bring one back that is not running (uncordon it, or see why it stalled)"},
-		{TooBig, "raise a worker's limit of volumes, or ask for fewer"},
+		{TooBig, "add a bigger worker or raise its limit, or ask for less"},
+		{NoType, "add a worker that has the resource type, or use another image"},
 		{NoFeature, "add a worker that has the feature, or do without it"},
 		{MissingTag, "add the tag to a worker, or ask for other tags"},
 		{TaggedOnly, "ask for a worker's tags, or add one without tags"},
@@ -155,6 +156,14 @@ func asks(s Spec) string {
 	}
 	if s.Volumes > 0 {
 		add("%d volumes", s.Volumes)
+	}
+	if s.ResourceType != "" {
+		add("resource type %q", s.ResourceType)
+	}
+	for _, a := range s.Resources.amounts() {
+		if a.asks > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", a.asks, a.name))
+		}
 	}
 	if len(parts) == 0 {
 		return ""

@@ -90,6 +90,13 @@ func (x *Index) Workers() []Worker {
 	return all
 }
 
+// Len returns how many workers are there, or have leases or contents though they are not.
+func (x *Index) Len() int {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return len(x.byName)
+}
+
 // Usage returns what the worker holds, the zero value if nothing is known of it.
 func (x *Index) Usage(worker string) Usage {
 	x.mu.RLock()

@@ -1,6 +1,10 @@
 package pool
 
-import "fmt"
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
 
 // Lease is an owner's claim on a worker's capacity.
 type Lease struct {
@@ -9,6 +13,8 @@ type Lease struct {
 	Team    string // whose share of the queue it counts against
 	Kind    Kind   // any but NoInput and Check counts as Build
 	Volumes int    // how many volumes it claims
+
+	Resources Resources // that are promised to it
 }
 
 // HeldError says that the owner has a lease on another worker. Release it first.
@@ -34,13 +40,19 @@ func (x *Index) Acquire(l Lease) error {
 		}
 		return nil
 	}
-	l.Volumes = max(l.Volumes, 0)
+	l.Volumes, l.Resources = max(l.Volumes, 0), l.Resources.positive()
 	x.lease(x.entry(l.Worker), l)
 	return nil
 }
 
-// Release ends the owner's lease, and reports whether there was one.
-func (x *Index) Release(owner string) bool {
+// Release ends the owner's lease, and reports whether there was one. What the owner had on the worker is gone: whoever waits because the worker
+// said that it had no room is next to ask it.
+func (x *Index) Release(owner string) bool { return x.end(owner, true) }
+
+// GiveBack is Release for an owner that had nothing on the worker yet.
+func (x *Index) GiveBack(owner string) bool { return x.end(owner, false) }
+
+func (x *Index) end(owner string, freed bool) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	l, ok := x.leases[owner]
@@ -53,6 +65,11 @@ func (x *Index) Release(owner string) bool {
 	}
 	e := x.byName[l.Worker]
 	e.count(l, -1)
+	if freed {
+		for _, q := range x.queues {
+			q.freed(e)
+		}
+	}
 	x.changed(e)
 	x.forget(e)
 	return true
@@ -64,6 +81,20 @@ func (x *Index) Held(owner string) (Lease, bool) {
 	defer x.mu.RUnlock()
 	l, ok := x.leases[owner]
 	return l, ok
+}
+
+// Leases returns the leases on a worker, sorted by owner.
+func (x *Index) Leases(worker string) []Lease {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	var out []Lease
+	for _, l := range x.leases {
+		if l.Worker == worker {
+			out = append(out, l)
+		}
+	}
+	slices.SortFunc(out, func(a, b Lease) int { return cmp.Compare(a.Owner, b.Owner) })
+	return out
 }
 
 // lease records l, whose owner has none, and tells all who wait for that owner.
@@ -87,4 +118,5 @@ func (e *entry) count(l Lease, n int) {
 		e.usage.Build += n
 	}
 	e.usage.ClaimedVolumes += n * l.Volumes
+	e.usage.Resources = e.usage.Resources.plus(l.Resources, int64(n))
 }

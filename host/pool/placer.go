@@ -2,6 +2,7 @@ package pool
 
 import (
 	"cmp"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -110,8 +111,8 @@ func (p *Placer) explain(x *Index, q *query) []Verdict {
 // query says what the policy makes of s, which the caller goes on owning.
 func (p *Placer) query(s Spec) *query {
 	s.Kind = cmp.Or(s.Kind, Build)
-	s.Volumes = max(s.Volumes, 0)
-	q := &query{spec: s, chain: p.policy.chain(s.Kind)}
+	s.Volumes, s.Resources = max(s.Volumes, 0), s.Resources.positive()
+	q := &query{spec: s, chain: p.policy.chain(s.Kind), exhausted: maps.Clone(s.Exhausted)}
 	for _, st := range q.chain {
 		switch st {
 		case LimitActiveContainers:

@@ -17,7 +17,7 @@ const (
 	// FewestBuildContainers prefers the worker with the fewest leases that are not checks.
 	FewestBuildContainers Strategy = "fewest-build-containers"
 	// LimitActiveTasks makes Options.Limits.Tasks hold in its chain, and
-	// prefers, for a spec of kind Build, the worker with the fewest of them.
+	// prefers, for a spec that is no check, the worker with the fewest of them.
 	LimitActiveTasks Strategy = "limit-active-tasks"
 	// LimitActiveContainers makes Options.Limits.Containers hold in its chain.
 	LimitActiveContainers Strategy = "limit-active-containers"
@@ -38,10 +38,10 @@ func (s Strategy) score(q *query, e *entry, local int64) int64 {
 	case VolumeLocality:
 		return local
 	case FewestBuildContainers:
-		return -int64(e.usage.Build + e.usage.NoInput)
+		return -int64(e.usage.tasks())
 	case LimitActiveTasks:
-		if q.spec.Kind == Build {
-			return -int64(e.usage.Build)
+		if q.spec.Kind != Check {
+			return -int64(e.usage.tasks())
 		}
 	}
 	return 0

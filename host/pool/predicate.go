@@ -15,28 +15,33 @@ const (
 	OK Reason = "ok"
 
 	// Not compatible: waiting for a place would not help.
-	NotWith       Reason = "with"     // another worker is asked for by name
-	Excluded      Reason = "excluded" // by the spec
-	OtherRuntime  Reason = "runtime"  // driven by another plugin
-	OtherPlatform Reason = "platform" // of another platform
-	OtherTeam     Reason = "team"     // serves another team only
-	MissingTag    Reason = "tags"     // lacks a wanted tag
-	TaggedOnly    Reason = "tagged"   // has tags, and the spec asks for none
-	NoFeature     Reason = "features" // lacks a wanted feature
-	TooBig        Reason = "too-big"  // the spec claims more volumes than the worker may ever hold
-	NotRunning    Reason = "state"    // its State is not Running
+	NotWith       Reason = "with"          // another worker is asked for by name
+	Excluded      Reason = "excluded"      // by the spec
+	OtherRuntime  Reason = "runtime"       // driven by another plugin
+	OtherPlatform Reason = "platform"      // of another platform
+	OtherTeam     Reason = "team"          // serves another team only
+	MissingTag    Reason = "tags"          // lacks a wanted tag
+	TaggedOnly    Reason = "tagged"        // has tags, and the spec asks for none
+	NoFeature     Reason = "features"      // lacks a wanted feature
+	NoType        Reason = "resource-type" // lacks the wanted resource type
+	TooBig        Reason = "too-big"       // the spec claims more than the worker could ever give
+	NotRunning    Reason = "state"         // its State is not Running
 
 	// Compatible but full: there will be a place.
 	FullContainers Reason = "containers"
 	FullTasks      Reason = "tasks"
 	FullVolumes    Reason = "volumes"
+	FullResources  Reason = "resources"
+	FullItself     Reason = "exhausted" // the worker has said so, whatever is known of it here
 )
 
 // Compatible reports whether the worker would take the spec if it were idle.
 func (r Reason) Compatible() bool { return r == OK || r.Full() }
 
 // Full reports whether the worker lacks nothing but room.
-func (r Reason) Full() bool { return r == FullContainers || r == FullTasks || r == FullVolumes }
+func (r Reason) Full() bool {
+	return r == FullContainers || r == FullTasks || r == FullVolumes || r == FullResources || r == FullItself
+}
 
 // phrase completes "3 workers …".
 func (r Reason) phrase() string {
@@ -57,6 +62,8 @@ func (r Reason) phrase() string {
 		return "for tagged work only"
 	case NoFeature:
 		return "without a wanted feature"
+	case NoType:
+		return "without the wanted resource type"
 	case TooBig:
 		return "too small"
 	case NotRunning:
@@ -67,6 +74,10 @@ func (r Reason) phrase() string {
 		return "at the limit of tasks"
 	case FullVolumes:
 		return "at the limit of volumes"
+	case FullResources:
+		return "without enough to spare"
+	case FullItself:
+		return "exhausted"
 	}
 	return "ok"
 }
@@ -76,6 +87,8 @@ type query struct {
 	spec   Spec
 	chain  []Strategy
 	limits Limits // where the worker has none of its own
+
+	exhausted map[string]string // those of the spec that were not asked again yet; the index's lock protects it
 }
 
 // limitsOf returns what holds for e.
@@ -90,6 +103,15 @@ func (q *query) limitsOf(e *entry) Limits {
 // judge is the one place that says whether a worker takes a spec. What cannot
 // change is asked first, so that a worker that is merely stalled or full says so.
 func (q *query) judge(e *entry) Reason {
+	r := q.judgeAnew(e)
+	if _, no := q.exhausted[e.Name]; no && r == OK {
+		return FullItself
+	}
+	return r
+}
+
+// judgeAnew is judge for a worker that may have got room since it said that it had none.
+func (q *query) judgeAnew(e *entry) Reason {
 	s := &q.spec
 	if s.With != "" && s.With != e.Name {
 		return NotWith
@@ -117,8 +139,14 @@ func (q *query) judge(e *entry) Reason {
 	if !includes(e.Features, s.Features) {
 		return NoFeature
 	}
+	if s.ResourceType != "" && len(e.ResourceTypes) > 0 && !slices.Contains(e.ResourceTypes, s.ResourceType) {
+		return NoType
+	}
 	l := q.limitsOf(e)
 	if l.Volumes > 0 && s.Volumes > l.Volumes {
+		return TooBig
+	}
+	if _, no := over(e.Capacity, Resources{}, s.Resources); no {
 		return TooBig
 	}
 	if e.State != Running {
@@ -127,11 +155,14 @@ func (q *query) judge(e *entry) Reason {
 	if l.Containers > 0 && e.usage.containers() >= l.Containers {
 		return FullContainers
 	}
-	if l.Tasks > 0 && s.Kind == Build && e.usage.Build >= l.Tasks {
+	if l.Tasks > 0 && s.Kind != Check && e.usage.tasks() >= l.Tasks {
 		return FullTasks
 	}
 	if l.Volumes > 0 && e.usage.volumes()+s.Volumes > l.Volumes {
 		return FullVolumes
+	}
+	if _, no := over(e.Capacity, e.usage.Resources, s.Resources); no {
+		return FullResources
 	}
 	return OK
 }
@@ -156,7 +187,12 @@ func (q *query) detail(e *entry, r Reason) string {
 		return "tags " + strings.Join(e.Tags, ", ")
 	case NoFeature:
 		return "lacks " + missing(e.Features, s.Features)
+	case NoType:
+		return fmt.Sprintf("has %s, not %q", strings.Join(e.ResourceTypes, ", "), s.ResourceType)
 	case TooBig:
+		if a, no := over(e.Capacity, Resources{}, s.Resources); no {
+			return fmt.Sprintf("%d %s wanted, it has %d", a.asks, a.name, a.has)
+		}
 		return fmt.Sprintf("%d volumes wanted, %d allowed", s.Volumes, l.Volumes)
 	case NotRunning:
 		if e.Reason == "" {
@@ -166,9 +202,14 @@ func (q *query) detail(e *entry, r Reason) string {
 	case FullContainers:
 		return fmt.Sprintf("%d of %d containers", e.usage.containers(), l.Containers)
 	case FullTasks:
-		return fmt.Sprintf("%d of %d tasks", e.usage.Build, l.Tasks)
+		return fmt.Sprintf("%d of %d tasks", e.usage.tasks(), l.Tasks)
 	case FullVolumes:
 		return fmt.Sprintf("%d of %d volumes, %d wanted", e.usage.volumes(), l.Volumes, s.Volumes)
+	case FullResources:
+		a, _ := over(e.Capacity, e.usage.Resources, s.Resources)
+		return fmt.Sprintf("%d of %d %s are promised, %d wanted", a.used, a.has, a.name, a.asks)
+	case FullItself:
+		return s.Exhausted[e.Name]
 	}
 	if e.Team != "" {
 		return "own worker of the team"

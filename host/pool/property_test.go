@@ -18,7 +18,7 @@ func subset(all ...string) *rapid.Generator[[]string] {
 }
 
 func genWorker(name string) *rapid.Generator[pool.Worker] {
-	states := []pool.State{pool.Running, pool.Running, pool.Running, pool.Stalled, pool.Cordoned, pool.Landing, pool.Landed, pool.Retiring}
+	states := []pool.State{pool.Running, pool.Running, pool.Running, pool.Stalled, pool.Cordoned, pool.Landing, pool.Landed, pool.Retiring, pool.Retired}
 	return rapid.Custom(func(t *rapid.T) pool.Worker {
 		return pool.Worker{
 			Name:     name,
@@ -33,6 +33,8 @@ func genWorker(name string) *rapid.Generator[pool.Worker] {
 				Tasks:      rapid.IntRange(0, 3).Draw(t, "tasks"),
 				Volumes:    rapid.IntRange(0, 6).Draw(t, "volumes"),
 			},
+			ResourceTypes: subset("git", "time").Draw(t, "types"),
+			Capacity:      pool.Resources{CPUMillis: rapid.Int64Range(0, 4).Draw(t, "cpu"), MemoryBytes: rapid.Int64Range(0, 4).Draw(t, "memory")},
 		}
 	})
 }
@@ -42,16 +44,18 @@ var keys = []string{"k0", "k1", "k2", "k3", "k4"}
 func genSpec(workers []string) *rapid.Generator[pool.Spec] {
 	return rapid.Custom(func(t *rapid.T) pool.Spec {
 		s := pool.Spec{
-			Runtime:  rapid.SampledFrom([]string{"", "", "memory", "garden"}).Draw(t, "runtime"),
-			Platform: rapid.SampledFrom([]string{"", "", "linux", "windows"}).Draw(t, "platform"),
-			Team:     rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "team"),
-			Tags:     subset("gpu", "big").Draw(t, "tags"),
-			Features: subset("tty", "users").Draw(t, "features"),
-			Kind:     rapid.SampledFrom([]pool.Kind{"", pool.Build, pool.NoInput, pool.Check}).Draw(t, "kind"),
-			With:     rapid.SampledFrom(append([]string{"", "", "", ""}, workers...)).Draw(t, "with"),
-			Volumes:  rapid.IntRange(0, 4).Draw(t, "volumes"),
-			Priority: rapid.IntRange(0, 2).Draw(t, "priority"),
-			Exclude:  map[string]string{},
+			Runtime:      rapid.SampledFrom([]string{"", "", "memory", "garden"}).Draw(t, "runtime"),
+			Platform:     rapid.SampledFrom([]string{"", "", "linux", "windows"}).Draw(t, "platform"),
+			Team:         rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "team"),
+			Tags:         subset("gpu", "big").Draw(t, "tags"),
+			Features:     subset("tty", "users").Draw(t, "features"),
+			Kind:         rapid.SampledFrom([]pool.Kind{"", pool.Build, pool.NoInput, pool.Check}).Draw(t, "kind"),
+			With:         rapid.SampledFrom(append([]string{"", "", "", ""}, workers...)).Draw(t, "with"),
+			Volumes:      rapid.IntRange(0, 4).Draw(t, "volumes"),
+			Resources:    genResources().Draw(t, "resources"),
+			ResourceType: rapid.SampledFrom([]string{"", "", "git"}).Draw(t, "type"),
+			Priority:     rapid.IntRange(0, 2).Draw(t, "priority"),
+			Exclude:      map[string]string{},
 		}
 		for _, w := range subset(workers...).Draw(t, "exclude") {
 			if rapid.Bool().Draw(t, "really") {
@@ -62,6 +66,12 @@ func genSpec(workers []string) *rapid.Generator[pool.Spec] {
 			s.Inputs = append(s.Inputs, pool.Content{Key: k})
 		}
 		return s
+	})
+}
+
+func genResources() *rapid.Generator[pool.Resources] {
+	return rapid.Custom(func(t *rapid.T) pool.Resources {
+		return pool.Resources{CPUMillis: rapid.Int64Range(0, 3).Draw(t, "cpu"), MemoryBytes: rapid.Int64Range(0, 3).Draw(t, "memory")}
 	})
 }
 
@@ -87,6 +97,8 @@ func (m *model) usage(worker string) pool.Usage {
 			continue
 		}
 		u.ClaimedVolumes += l.Volumes
+		u.Resources.CPUMillis += l.Resources.CPUMillis
+		u.Resources.MemoryBytes += l.Resources.MemoryBytes
 		switch l.Kind {
 		case pool.Check:
 			u.Check++
@@ -111,10 +123,16 @@ func (m *model) takes(w pool.Worker, s pool.Spec) (compatible, room bool) {
 		(s.Platform == "" || s.Platform == w.Platform) &&
 		(w.Team == "" || w.Team == s.Team) &&
 		(len(w.Tags) == 0) == (len(s.Tags) == 0) && !lacks(w.Tags, s.Tags) && !lacks(w.Features, s.Features) &&
-		(w.Limits.Volumes == 0 || s.Volumes <= w.Limits.Volumes)
-	u, l, task := m.usage(w.Name), w.Limits, s.Kind == "" || s.Kind == pool.Build
+		(w.Limits.Volumes == 0 || s.Volumes <= w.Limits.Volumes) &&
+		(s.ResourceType == "" || len(w.ResourceTypes) == 0 || slices.Contains(w.ResourceTypes, s.ResourceType)) &&
+		(w.Capacity.CPUMillis == 0 || s.Resources.CPUMillis <= w.Capacity.CPUMillis) &&
+		(w.Capacity.MemoryBytes == 0 || s.Resources.MemoryBytes <= w.Capacity.MemoryBytes)
+	u, l, task := m.usage(w.Name), w.Limits, s.Kind != pool.Check
+	fits := func(has, used, asks int64) bool { return has == 0 || asks == 0 || used+asks <= has }
 	room = (l.Containers == 0 || u.Build+u.NoInput+u.Check < l.Containers) &&
-		(l.Tasks == 0 || !task || u.Build < l.Tasks) &&
+		(l.Tasks == 0 || !task || u.Build+u.NoInput < l.Tasks) &&
+		fits(w.Capacity.CPUMillis, u.Resources.CPUMillis, s.Resources.CPUMillis) &&
+		fits(w.Capacity.MemoryBytes, u.Resources.MemoryBytes, s.Resources.MemoryBytes) &&
 		(l.Volumes == 0 || u.Contents+u.ClaimedVolumes+s.Volumes <= l.Volumes)
 	return compatible, compatible && room
 }
@@ -176,7 +194,7 @@ func TestChooseAndExplainAgree(t *testing.T) {
 				delete(m.volumes[w], k)
 			},
 			"acquire": func(t *rapid.T) {
-				l := pool.Lease{Owner: owner(t), Worker: name(t), Kind: rapid.SampledFrom([]pool.Kind{pool.Build, pool.NoInput, pool.Check}).Draw(t, "kind"), Volumes: rapid.IntRange(0, 3).Draw(t, "volumes")}
+				l := pool.Lease{Owner: owner(t), Worker: name(t), Kind: rapid.SampledFrom([]pool.Kind{pool.Build, pool.NoInput, pool.Check}).Draw(t, "kind"), Volumes: rapid.IntRange(0, 3).Draw(t, "volumes"), Resources: genResources().Draw(t, "resources")}
 				err := x.Acquire(l)
 				old, held := m.leases[l.Owner]
 				var other *pool.HeldError
@@ -284,8 +302,8 @@ func (m *model) compare(a, b string, chain []pool.Strategy, s pool.Spec) int {
 		case pool.FewestBuildContainers:
 			c = cmp.Compare(v.Build+v.NoInput, u.Build+u.NoInput)
 		case pool.LimitActiveTasks:
-			if s.Kind == "" || s.Kind == pool.Build {
-				c = cmp.Compare(v.Build, u.Build)
+			if s.Kind != pool.Check {
+				c = cmp.Compare(v.Build+v.NoInput, u.Build+u.NoInput)
 			}
 		}
 		if c != 0 {

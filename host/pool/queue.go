@@ -72,7 +72,7 @@ func (q *Queue) Acquire(ctx context.Context, owner string, s Spec) (Choice, erro
 	}
 	w := &waiter{owner: owner, query: q.placer.query(s.clone()), since: time.Now(), place: -1}
 	limit := cmp.Or(s.WaitLimit, q.placer.opts.WaitLimit)
-	var late <-chan struct{}
+	var late, again <-chan struct{}
 	for {
 		switch q.enter(w, limit >= 0) {
 		case placed:
@@ -88,6 +88,11 @@ func (q *Queue) Acquire(ctx context.Context, owner string, s Spec) (Choice, erro
 			defer stop()
 			late = timer.Done()
 		}
+		if s.RetryIn > 0 && len(s.Exhausted) > 0 && again == nil {
+			timer, stop := context.WithTimeout(context.WithoutCancel(ctx), s.RetryIn)
+			defer stop()
+			again = timer.Done()
+		}
 		select {
 		case <-w.woken:
 			if w.choice.Worker != "" {
@@ -98,6 +103,11 @@ func (q *Queue) Acquire(ctx context.Context, owner string, s Spec) (Choice, erro
 				return w.choice, nil
 			}
 			return Choice{}, fmt.Errorf("wait for a place for %q: %w", owner, ctx.Err())
+		case <-again:
+			if q.askAgain(w) {
+				return w.choice, nil
+			}
+			s.RetryIn, again = 0, nil
 		case <-late:
 			if q.leave(w) {
 				return w.choice, nil
@@ -166,15 +176,22 @@ func (q *Queue) leave(w *waiter) bool {
 	return w.choice.Worker != ""
 }
 
+// askAgain lets w enter anew, with all workers that said that they had no room for it, and reports whether it had been given a place meanwhile.
+func (q *Queue) askAgain(w *waiter) bool {
+	q.index.mu.Lock()
+	defer q.index.mu.Unlock()
+	if w.place >= 0 {
+		q.remove(w)
+	}
+	clear(w.query.exhausted)
+	return w.choice.Worker != ""
+}
+
 // changed offers e to the waiters, and sends those that have lost their last
 // compatible worker to look again. The index is locked.
 func (q *Queue) changed(e *entry) {
-	for w := q.next(e); w != nil; w = q.next(e) {
-		q.turn++
-		q.served[w.query.spec.Team] = q.turn
-		w.choice = q.placer.choice(q.index, w.query, e)
-		q.wake(w)
-		q.lease(w, e)
+	for w := q.next(e, (*query).judge); w != nil; w = q.next(e, (*query).judge) {
+		q.give(w, e)
 	}
 	for i := len(q.waiters) - 1; i >= 0; i-- {
 		w := q.waiters[i]
@@ -187,11 +204,28 @@ func (q *Queue) changed(e *entry) {
 	}
 }
 
+// freed gives e to the first of all whom it would suit, those among them that it has told that it had no room: what was freed may be
+// enough for that one, and hardly for all of them. The index is locked.
+func (q *Queue) freed(e *entry) {
+	if w := q.next(e, (*query).judgeAnew); w != nil {
+		delete(w.query.exhausted, e.Name)
+		q.give(w, e)
+	}
+}
+
+func (q *Queue) give(w *waiter, e *entry) {
+	q.turn++
+	q.served[w.query.spec.Team] = q.turn
+	w.choice = q.placer.choice(q.index, w.query, e)
+	q.wake(w)
+	q.lease(w, e)
+}
+
 // next returns the waiter that e goes to, nil if it suits none.
-func (q *Queue) next(e *entry) *waiter {
+func (q *Queue) next(e *entry, judge func(*query, *entry) Reason) *waiter {
 	var first *waiter
 	for _, w := range q.waiters {
-		if (first == nil || q.before(w, first)) && w.query.judge(e) == OK {
+		if (first == nil || q.before(w, first)) && judge(w.query, e) == OK {
 			first = w
 		}
 	}
@@ -238,7 +272,7 @@ func (q *Queue) share(owner, worker string) {
 
 func (q *Queue) lease(w *waiter, e *entry) {
 	s := &w.query.spec
-	q.index.lease(e, Lease{Owner: w.owner, Worker: e.Name, Team: s.Team, Kind: s.Kind, Volumes: s.Volumes})
+	q.index.lease(e, Lease{Owner: w.owner, Worker: e.Name, Team: s.Team, Kind: s.Kind, Volumes: s.Volumes, Resources: s.Resources})
 }
 
 func (q *Queue) wake(w *waiter) {
@@ -286,6 +320,26 @@ func (q *Queue) Waiting() []Waiter {
 		out[i] = Waiter{Owner: w.owner, Spec: w.query.spec.clone(), Since: w.since, Reasons: Summarise(verdicts)}
 	}
 	return out
+}
+
+// Owners returns the owners of those who wait, in the order of [Queue.Waiting].
+func (q *Queue) Owners() []string {
+	waiters := q.inOrder()
+	out := make([]string, len(waiters))
+	for i, w := range waiters {
+		out[i] = w.owner
+	}
+	return out
+}
+
+// Find returns the first of those who wait for that owner, without reasons, and its place in the order of [Queue.Waiting], from 1.
+func (q *Queue) Find(owner string) (_ Waiter, position int, ok bool) {
+	for i, w := range q.inOrder() {
+		if w.owner == owner {
+			return Waiter{Owner: owner, Spec: w.query.spec.clone(), Since: w.since}, i + 1, true
+		}
+	}
+	return Waiter{}, 0, false
 }
 
 func (q *Queue) inOrder() []*waiter {

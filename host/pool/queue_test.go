@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -446,5 +447,41 @@ func TestNoLostWakeUps(t *testing.T) {
 				},
 			})
 		})
+	})
+}
+
+// Who was told by a worker that it has no room waits as for a full one, and asks again when something on it was released, one at a time, or when
+// its time has come.
+func TestQueueOfTheExhausted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, pool.Options{}, running("w"), running("other", func(w *pool.Worker) { w.Tags = []string{"other"} }))
+		said := func(o pool.Spec) pool.Spec {
+			o.Exhausted = map[string]string{"w": "the disk is full"}
+			return o
+		}
+		for _, o := range []string{"x", "y", "z"} {
+			lease(t, l.x, o, "w", pool.Build)
+		}
+		_, err := l.q.Acquire(t.Context(), "now", said(pool.Spec{WaitLimit: -1}))
+		if full := (*pool.FullError)(nil); !errors.As(err, &full) || !strings.Contains(err.Error(), "the disk is full") {
+			t.Errorf("without a wait: %v", err)
+		}
+		l.wait("a", said(pool.Spec{}))
+		l.wait("b", said(pool.Spec{}))
+		l.wait("late", said(pool.Spec{RetryIn: time.Minute}))
+		l.waiting("a", "b", "late")
+		l.want()
+		l.x.GiveBack("x") // it had nothing there
+		l.want()
+		l.x.Release("y")
+		l.want("a")
+		l.wait("c", pool.Spec{}) // nobody has told it anything
+		l.want("a", "c")
+		time.Sleep(time.Minute) // of the bubble
+		l.want("a", "c", "late")
+		l.x.Upsert(running("w", func(w *pool.Worker) { w.Reason = "changed" })) // which frees nothing
+		l.waiting("b")
+		l.x.Release("z")
+		l.want("a", "c", "late", "b")
 	})
 }

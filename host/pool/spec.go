@@ -30,9 +30,20 @@ type Spec struct {
 	Features []string // all must be on the worker
 	Kind     Kind     // empty means Build
 	Inputs   []Content
-	Volumes  int               // how many volumes the container will claim on the worker
-	With     string            // the one worker that will do: that of a container to share with
-	Exclude  map[string]string // workers that will not do, and why
+	Volumes  int // how many volumes the container will claim on the worker
+
+	// Resources are what the container needs to itself. A worker promises no more of them than it has.
+	Resources Resources
+	// ResourceType is a kind of image that lies on workers by name. A worker that names the types it has must have this one; one that
+	// names none may have it.
+	ResourceType string
+
+	With    string            // the one worker that will do: that of a container to share with
+	Exclude map[string]string // workers that will not do, and why
+	// Exhausted are workers that had no room for it as they said themselves, and what they said: they count as full. One is asked again when
+	// something on it was released, and all of them RetryIn after the wait began.
+	Exhausted map[string]string
+	RetryIn   time.Duration // zero: never
 
 	// Priority orders the queue before anything else, the highest first.
 	Priority int
@@ -46,7 +57,50 @@ func (s Spec) clone() Spec {
 	s.Features = slices.Clone(s.Features)
 	s.Inputs = slices.Clone(s.Inputs)
 	s.Exclude = maps.Clone(s.Exclude)
+	s.Exhausted = maps.Clone(s.Exhausted)
 	return s
+}
+
+// Resources are amounts of what a worker can run out of. Zero asks nothing, or is no limit.
+type Resources struct {
+	CPUMillis   int64 // thousandths of a core
+	MemoryBytes int64
+	DiskBytes   int64
+	PIDs        int64
+}
+
+func (r Resources) plus(o Resources, n int64) Resources {
+	return Resources{r.CPUMillis + n*o.CPUMillis, r.MemoryBytes + n*o.MemoryBytes, r.DiskBytes + n*o.DiskBytes, r.PIDs + n*o.PIDs}
+}
+
+// positive is r with no amount below nothing.
+func (r Resources) positive() Resources {
+	return Resources{max(r.CPUMillis, 0), max(r.MemoryBytes, 0), max(r.DiskBytes, 0), max(r.PIDs, 0)}
+}
+
+// amount is one of the resources, with what a worker has of it, what of that is promised, and what is asked.
+type amount struct {
+	name            string
+	has, used, asks int64
+}
+
+func (r Resources) amounts() [4]amount {
+	return [4]amount{{name: "milli-CPUs", asks: r.CPUMillis}, {name: "bytes of memory", asks: r.MemoryBytes},
+		{name: "bytes of disk", asks: r.DiskBytes}, {name: "pids", asks: r.PIDs}}
+}
+
+// over is the first resource of which used and asked together are more than there is.
+func over(has, used, asks Resources) (amount, bool) {
+	if asks == (Resources{}) {
+		return amount{}, false
+	}
+	for i, a := range asks.amounts() {
+		a.has, a.used = has.amounts()[i].asks, used.amounts()[i].asks
+		if a.has > 0 && a.asks > 0 && a.asks > a.has-a.used {
+			return a, true
+		}
+	}
+	return amount{}, false
 }
 
 // Score is what one strategy thinks of one worker: the higher, the better.

@@ -12,12 +12,13 @@ const (
 	Landing  State = "landing"  // finishing its work, will come back
 	Landed   State = "landed"
 	Retiring State = "retiring" // finishing its work, will not come back
+	Retired  State = "retired"
 )
 
 // Limits bound what a worker holds at a time. Zero is no limit.
 type Limits struct {
 	Containers int // leases of any kind
-	Tasks      int // leases of kind Build; they hold back only specs of that kind
+	Tasks      int // leases that are not checks; they hold back only specs that are none
 	Volumes    int // contents on the worker, and the volumes its leases claim
 }
 
@@ -32,6 +33,12 @@ type Worker struct {
 	State    State
 	Reason   string // why it is in State, for people; may be empty
 
+	// ResourceTypes are the kinds of images that lie on it by name; nil: it does not tell.
+	ResourceTypes []string
+
+	// Capacity is what it has of each resource, zero where that is not known or without limit.
+	Capacity Resources
+
 	// Limits always hold for this worker. A zero field leaves the matter to
 	// Options.Limits.
 	Limits Limits
@@ -40,21 +47,24 @@ type Worker struct {
 func (w Worker) clone() Worker {
 	w.Tags = slices.Clone(w.Tags)
 	w.Features = slices.Clone(w.Features)
+	w.ResourceTypes = slices.Clone(w.ResourceTypes)
 	return w
 }
 
 func (w Worker) equal(o Worker) bool {
 	return w.Name == o.Name && w.Runtime == o.Runtime && w.Platform == o.Platform && w.Team == o.Team &&
-		w.State == o.State && w.Reason == o.Reason && w.Limits == o.Limits &&
-		slices.Equal(w.Tags, o.Tags) && slices.Equal(w.Features, o.Features)
+		w.State == o.State && w.Reason == o.Reason && w.Limits == o.Limits && w.Capacity == o.Capacity &&
+		slices.Equal(w.Tags, o.Tags) && slices.Equal(w.Features, o.Features) && slices.Equal(w.ResourceTypes, o.ResourceTypes)
 }
 
 // Usage is what a worker holds now.
 type Usage struct {
-	Build, NoInput, Check int // leases by kind
-	Contents              int // replicas known to be there
-	ClaimedVolumes        int // volumes claimed by leases
+	Build, NoInput, Check int       // leases by kind
+	Contents              int       // replicas known to be there
+	ClaimedVolumes        int       // volumes claimed by leases
+	Resources             Resources // promised to leases
 }
 
 func (u Usage) containers() int { return u.Build + u.NoInput + u.Check }
+func (u Usage) tasks() int      { return u.Build + u.NoInput }
 func (u Usage) volumes() int    { return u.Contents + u.ClaimedVolumes }

@@ -187,6 +187,81 @@ func TestReserveLetsAFullDiskBeCleaned(t *testing.T) {
 	}
 }
 
+// A host can be opened on a full disk, to make room there, and what it knows can be looked at.
+func TestOpenOnFullDisk(t *testing.T) {
+	dir := smallDisk(t, 8<<20)
+	open := func() *Store {
+		t.Helper()
+		s, err := Open(t.Context(), dir, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	s := open()
+	mustUpdate(t, s, func(tx *Tx) error {
+		if err := tx.PutRun(Run{ID: "r"}); err != nil {
+			return err
+		}
+		return tx.PutContainer(Container{ID: "c", State: "created"})
+	})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	free := fill(t, dir)
+	look, err := OpenReadOnly(t.Context(), dir)
+	if err != nil {
+		t.Fatalf("open to look: %v", err)
+	}
+	mustView(t, look, func(tx *Tx) error { _, err := tx.Run("r"); return err })
+	if err := look.Close(); err != nil {
+		t.Error(err)
+	}
+	for range 2 { // the second has no reserve
+		s = open()
+		mustView(t, s, func(tx *Tx) error { _, err := tx.Container("c"); return err })
+		if err := s.Update(t.Context(), KillSafe, func(tx *Tx) error { return tx.PutRun(Run{ID: "new"}) }); !errors.Is(err, ErrFull) {
+			t.Errorf("update on a full disk: %v", err)
+		}
+		if err := s.Release(t.Context(), PowerSafe, func(tx *Tx) error { return tx.PutContainer(Container{ID: "c", State: "destroying"}) }); err != nil {
+			t.Errorf("release on a full disk: %v", err)
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	free()
+	s = open()
+	mustUpdate(t, s, func(tx *Tx) error { return tx.PutRun(Run{ID: "new"}) })
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(filepath.Join(dir, reserveFile)); err != nil || info.Size() != defaultReserve {
+		t.Errorf("the reserve was not filled again: %v", err)
+	}
+}
+
+// Where there is no reserve to give, a full disk is what is said.
+func TestOpenWithoutReserve(t *testing.T) {
+	dir := smallDisk(t, 8<<20)
+	s, err := Open(t.Context(), dir, Options{Reserve: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	free := fill(t, dir)
+	if _, err := Open(t.Context(), dir, Options{}); !errors.Is(err, ErrFull) {
+		t.Errorf("open: %v", err)
+	}
+	free()
+	s = mustOpen(t, dir)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestReadOnlyDirectory(t *testing.T) {
 	dir := smallDisk(t, 8<<20)
 	s := mustOpen(t, dir)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -63,7 +64,7 @@ func TestLockOfARemovedFileIsNone(t *testing.T) {
 
 func TestWorkerRows(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
-	want := Worker{ID: "linux-1", ContainerIncarnation: "c1", VolumeIncarnation: "v1"}
+	want := Worker{ID: "linux-1", ContainerIncarnation: "c1", VolumeIncarnation: "v1", Orders: "cordoned", Reason: "a new disk", OrderedAt: time.Unix(7, 0).UTC()}
 	mustUpdate(t, s, func(tx *Tx) error {
 		return errors.Join(tx.PutWorker(Worker{ID: "linux-1"}), tx.PutWorker(want))
 	})
@@ -75,6 +76,17 @@ func TestWorkerRows(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Error(diff)
 		}
-		return err
+		all, lerr := tx.Workers()
+		if diff := cmp.Diff([]Worker{want}, all); diff != "" {
+			t.Error(diff)
+		}
+		return errors.Join(err, lerr)
+	})
+	mustUpdate(t, s, func(tx *Tx) error { return tx.DeleteWorker("linux-1") })
+	mustView(t, s, func(tx *Tx) error {
+		if all, err := tx.Workers(); len(all) > 0 || err != nil {
+			t.Errorf("left: %+v, %v", all, err)
+		}
+		return nil
 	})
 }

@@ -7,12 +7,17 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 const (
 	defaultReserve = 4 << 20 // SQLite's log grows to about this before it is reused
 	refillInterval = time.Second
+	reserveFile    = "reserve"
+	roomTried      = 64 << 10 // more than what readers share of the log
 )
 
 // reserve is a file of random bytes (zeros may take no room), there to be
@@ -30,13 +35,33 @@ func openReserve(dir string, size int64) *reserve {
 	if size == 0 {
 		size = defaultReserve
 	}
-	r := &reserve{path: filepath.Join(dir, "reserve"), size: max(size, 0)}
+	r := &reserve{path: filepath.Join(dir, reserveFile), size: max(size, 0)}
 	info, err := os.Stat(r.path)
 	r.there = err == nil && info.Size() == r.size
 	if !r.there {
 		r.fill()
 	}
 	return r
+}
+
+// giveReserve removes the reserve of a directory that is not open; true if that made room.
+func giveReserve(dir string) bool { return os.Remove(filepath.Join(dir, reserveFile)) == nil }
+
+// noRoom tells whether err, of SQLite, is for want of room on dir's disk. SQLite tells some such errors as any other failure of the disk, so
+// it is tried out.
+func noRoom(dir string, err error) bool {
+	if errors.Is(err, ErrFull) {
+		return true
+	}
+	if code(err)&0xff != sqlite3.SQLITE_IOERR {
+		return false
+	}
+	f, err := os.CreateTemp(dir, "room")
+	if err == nil {
+		_, err = io.CopyN(f, rand.Reader, roomTried)
+		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
 // whole says that nothing needs to be done.

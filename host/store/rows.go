@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"time"
 )
@@ -24,11 +26,11 @@ func newSchema() *schema {
 		volumes: newTable("volume", "volumes",
 			"id, worker, token, state, container, artifact, parent, path, role, bytes, created_at", (*Volume).fields),
 		artifacts: newTable("artifact", "artifacts",
-			"id, name, owner, created_at, expires_at", (*Artifact).fields),
+			`id, name, owner, created_at, expires_at, team, "key", source, blob, bytes, ttl, used_at, invalid_at`, (*Artifact).fields),
 		runs: newTable("run", "runs",
-			"id, job, state, result, created_at, ended_at", (*Run).fields),
+			"id, job, state, result, created_at, ended_at, active_at", (*Run).fields),
 		workers: newTable("worker", "workers",
-			"id, container_incarnation, volume_incarnation", (*Worker).fields),
+			"id, container_incarnation, volume_incarnation, orders, reason, ordered_at", (*Worker).fields),
 	}
 }
 
@@ -61,6 +63,8 @@ type ContainerFilter struct {
 	Team        string
 	OwnerPrefix string
 	States      []string // any of these
+
+	UpdatedBefore time.Time
 }
 
 // InsertContainer makes a row, and answers ErrExists if its id or its owner is
@@ -87,12 +91,16 @@ func (tx *Tx) ContainerByOwner(owner string) (Container, error) {
 func (tx *Tx) DeleteContainer(id string) error { return remove(tx, tx.schema.containers, id) }
 
 func (tx *Tx) Containers(f ContainerFilter) ([]Container, error) {
-	var w where
+	return list(tx, tx.schema.containers, f.where())
+}
+
+func (f ContainerFilter) where() (w where) {
 	w.equal("worker", f.Worker)
 	w.equal("team", f.Team)
 	w.prefix("owner", f.OwnerPrefix)
 	w.in("state", f.States)
-	return list(tx, tx.schema.containers, w)
+	w.before("updated_at", f.UpdatedBefore)
+	return w
 }
 
 // Process is a row of a process.
@@ -143,14 +151,40 @@ func (tx *Tx) SetProcessPosition(id string, position, stdinTaken int64) error {
 	return err
 }
 
+// ProcessIDs lists the ids of all processes, sorted, without reading the rest of their rows.
+func (tx *Tx) ProcessIDs() (ids []string, err error) {
+	if err := tx.usable(false); err != nil {
+		return nil, err
+	}
+	rows, err := tx.session.conn.QueryContext(context.Background(), "SELECT id FROM processes ORDER BY id")
+	if err != nil {
+		return nil, tx.fail("process", "", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id string
+		if err := errors.Join(tx.usable(false), rows.Scan(&id)); err != nil {
+			return nil, tx.fail("process", "", err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, tx.fail("process", "", err)
+	}
+	return ids, nil
+}
+
 func (tx *Tx) Processes(f ProcessFilter) ([]Process, error) {
-	var w where
+	return list(tx, tx.schema.processes, f.where())
+}
+
+func (f ProcessFilter) where() (w where) {
 	w.equal("container", f.Container)
 	w.in("state", f.States)
 	if f.Worker != "" {
-		w.add("container IN (SELECT id FROM containers WHERE worker = ?)", f.Worker)
+		w.add("EXISTS (SELECT 1 FROM containers WHERE containers.id = container AND worker = ?)", f.Worker)
 	}
-	return list(tx, tx.schema.processes, w)
+	return w
 }
 
 // Volume is a row of a volume.
@@ -192,14 +226,17 @@ func (tx *Tx) Volume(id string) (Volume, error) { return get(tx, tx.schema.volum
 func (tx *Tx) DeleteVolume(id string) error { return remove(tx, tx.schema.volumes, id) }
 
 func (tx *Tx) Volumes(f VolumeFilter) ([]Volume, error) {
-	var w where
+	return list(tx, tx.schema.volumes, f.where())
+}
+
+func (f VolumeFilter) where() (w where) {
 	w.equal("worker", f.Worker)
 	w.equal("container", f.Container)
 	w.equal("artifact", f.Artifact)
 	w.equal("parent", f.Parent)
 	w.equal("role", f.Role)
 	w.in("state", f.States)
-	return list(tx, tx.schema.volumes, w)
+	return w
 }
 
 // Artifact is a row of an artifact; the volumes with its content point to it.
@@ -209,15 +246,26 @@ type Artifact struct {
 	Owner     string
 	CreatedAt time.Time
 	ExpiresAt time.Time // zero: never
+	Team      string    // whose it is, or ""
+	Key       string    // of a cache: what it is found by, also with other rows of the same key; or ""
+	Source    string    // what it was made of, for people
+	Blob      string    // checksum of its content in the blob directory, or "" where none is
+	Bytes     int64     // of that content
+	TTL       time.Duration
+	UsedAt    time.Time
+	InvalidAt time.Time // of a cache: since when it is not what its key stands for; zero: it still is
 }
 
 func (a *Artifact) fields() []any {
-	return []any{&a.ID, &a.Name, &a.Owner, (*stamp)(&a.CreatedAt), (*stamp)(&a.ExpiresAt)}
+	return []any{&a.ID, &a.Name, &a.Owner, (*stamp)(&a.CreatedAt), (*stamp)(&a.ExpiresAt), &a.Team, &a.Key, &a.Source, &a.Blob, &a.Bytes,
+		(*int64)(&a.TTL), (*stamp)(&a.UsedAt), (*stamp)(&a.InvalidAt)}
 }
 
 // ArtifactFilter selects artifacts; a zero field selects all.
 type ArtifactFilter struct {
 	OwnerPrefix   string
+	Key           string
+	Blobs         bool      // those whose content is in the blob directory
 	ExpiresBefore time.Time // those that expire, and before this
 }
 
@@ -236,10 +284,17 @@ func (tx *Tx) ArtifactByName(name string) (Artifact, error) {
 func (tx *Tx) DeleteArtifact(id string) error { return remove(tx, tx.schema.artifacts, id) }
 
 func (tx *Tx) Artifacts(f ArtifactFilter) ([]Artifact, error) {
-	var w where
+	return list(tx, tx.schema.artifacts, f.where())
+}
+
+func (f ArtifactFilter) where() (w where) {
 	w.prefix("owner", f.OwnerPrefix)
+	w.equal(`"key"`, f.Key)
+	if f.Blobs {
+		w.add("blob <> ''")
+	}
 	w.before("expires_at", f.ExpiresBefore)
-	return list(tx, tx.schema.artifacts, w)
+	return w
 }
 
 // Run is a row of a run of a job.
@@ -250,10 +305,11 @@ type Run struct {
 	Result    []byte // JSON; empty until its steps have ended
 	CreatedAt time.Time
 	EndedAt   time.Time // zero: it has not ended
+	ActiveAt  time.Time // when it was last known to be under way; zero: only when it was made
 }
 
 func (r *Run) fields() []any {
-	return []any{&r.ID, &r.Job, &r.State, &r.Result, (*stamp)(&r.CreatedAt), (*stamp)(&r.EndedAt)}
+	return []any{&r.ID, &r.Job, &r.State, &r.Result, (*stamp)(&r.CreatedAt), (*stamp)(&r.EndedAt), (*stamp)(&r.ActiveAt)}
 }
 
 // RunFilter selects runs; a zero field selects all.
@@ -269,8 +325,11 @@ func (tx *Tx) Run(id string) (Run, error) { return get(tx, tx.schema.runs, byID,
 func (tx *Tx) DeleteRun(id string) error { return remove(tx, tx.schema.runs, id) }
 
 func (tx *Tx) Runs(f RunFilter) ([]Run, error) {
-	var w where
+	return list(tx, tx.schema.runs, f.where())
+}
+
+func (f RunFilter) where() (w where) {
 	w.in("state", f.States)
 	w.before("ended_at", f.EndedBefore)
-	return list(tx, tx.schema.runs, w)
+	return w
 }

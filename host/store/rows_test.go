@@ -108,6 +108,8 @@ func drawRow[T any](rt *rapid.T, id string) T {
 			}
 		case *int64:
 			*p = rapid.Int64().Draw(rt, name)
+		case *time.Duration:
+			*p = time.Duration(rapid.Int64().Draw(rt, name))
 		case *[]byte:
 			if b := rapid.SliceOf(rapid.Byte()).Draw(rt, name); len(b) > 0 {
 				*p = b
@@ -191,12 +193,12 @@ func TestFilters(t *testing.T) {
 	at := func(h int) time.Time { return time.Unix(0, 0).Add(time.Duration(h) * time.Hour) }
 	mustUpdate(t, s, func(tx *Tx) error {
 		return errors.Join(
-			tx.PutContainer(Container{ID: "c1", Worker: "w1", Team: "t1", Owner: "run/1/a", State: "creating"}),
+			tx.PutContainer(Container{ID: "c1", Worker: "w1", Team: "t1", Owner: "run/1/a", State: "creating", UpdatedAt: at(1)}),
 			tx.PutContainer(Container{ID: "c2", Worker: "w1", Team: "t2", Owner: "run/1/b", State: "created"}),
 			tx.PutContainer(Container{ID: "c3", Worker: "w2", Team: "t1", Owner: "run/10/a", State: "created"}),
 			tx.PutContainer(Container{ID: "c4", Worker: "w2", Team: "t1", Owner: "Run/1/%", State: "destroying"}),
 			tx.PutContainer(Container{ID: "c5", Worker: "w2", Owner: "\xff\xff", State: "created"}),
-			tx.PutContainer(Container{ID: "c6", Worker: "w3", State: "failed"}),
+			tx.PutContainer(Container{ID: "c6", Worker: "w3", State: "failed", UpdatedAt: at(2)}),
 			tx.PutProcess(Process{ID: "p1", Container: "c1", State: "running"}),
 			tx.PutProcess(Process{ID: "p2", Container: "c1", State: "exited"}),
 			tx.PutProcess(Process{ID: "p3", Container: "c3", State: "running"}),
@@ -204,9 +206,9 @@ func TestFilters(t *testing.T) {
 			tx.PutVolume(Volume{ID: "v1", Worker: "w1", Container: "c1", State: "open", Role: "output"}),
 			tx.PutVolume(Volume{ID: "v2", Worker: "w1", Artifact: "a1", State: "sealed", Role: "artifact"}),
 			tx.PutVolume(Volume{ID: "v3", Worker: "w2", Parent: "v2", Container: "c1", State: "open", Role: "input"}),
-			tx.PutArtifact(Artifact{ID: "a1", Owner: "run/1/a", ExpiresAt: at(1)}),
+			tx.PutArtifact(Artifact{ID: "a1", Owner: "run/1/a", ExpiresAt: at(1), Key: "k"}),
 			tx.PutArtifact(Artifact{ID: "a2", Owner: "run/1/b", ExpiresAt: at(2)}),
-			tx.PutArtifact(Artifact{ID: "a3", Owner: "run/2/b"}),
+			tx.PutArtifact(Artifact{ID: "a3", Owner: "run/2/b", Key: "k", Blob: "sum"}),
 			tx.PutRun(Run{ID: "r1", State: "running"}),
 			tx.PutRun(Run{ID: "r2", State: "done", EndedAt: at(1)}),
 			tx.PutRun(Run{ID: "r3", State: "failed", EndedAt: at(2)}),
@@ -227,6 +229,8 @@ func TestFilters(t *testing.T) {
 		{ContainerFilter{States: []string{"created"}}, "c2 c3 c5"},
 		{ContainerFilter{States: []string{"created", "creating"}, Worker: "w1"}, "c1 c2"},
 		{ContainerFilter{States: []string{"none"}}, ""},
+		{ContainerFilter{UpdatedBefore: at(2)}, "c1"},
+		{ContainerFilter{UpdatedBefore: at(3), States: []string{"failed"}}, "c6"},
 		{ProcessFilter{}, "p1 p2 p3 p4"},
 		{ProcessFilter{Container: "c1"}, "p1 p2"},
 		{ProcessFilter{Worker: "w1"}, "p1 p2"},
@@ -242,6 +246,9 @@ func TestFilters(t *testing.T) {
 		{ArtifactFilter{}, "a1 a2 a3"},
 		{ArtifactFilter{OwnerPrefix: "run/1/"}, "a1 a2"},
 		{ArtifactFilter{ExpiresBefore: at(2)}, "a1"},
+		{ArtifactFilter{Key: "k"}, "a1 a3"},
+		{ArtifactFilter{Key: "K"}, ""},
+		{ArtifactFilter{Blobs: true}, "a3"},
 		{ArtifactFilter{ExpiresBefore: at(9)}, "a1 a2"},
 		{RunFilter{}, "r1 r2 r3"},
 		{RunFilter{States: []string{"done", "failed"}}, "r2 r3"},

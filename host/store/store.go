@@ -78,7 +78,16 @@ func open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 		return nil, err
 	}
 	session, err := s.prepare(ctx, dir)
+	if err != nil && noRoom(dir, err) && s.db != nil && giveReserve(dir) { // a host that cannot be opened cannot make room
+		err = s.db.Close()
+		if err == nil {
+			session, err = s.prepare(ctx, dir)
+		}
+	}
 	if err != nil {
+		if noRoom(dir, err) && !errors.Is(err, ErrFull) {
+			err = fmt.Errorf("%w: %w", ErrFull, err)
+		}
 		return nil, errors.Join(err, s.release())
 	}
 	w := &writer{
@@ -237,8 +246,12 @@ func (s *Store) look(ctx context.Context) error {
 		return err
 	}
 	err := s.lookAs(ctx, readOnly)
-	if code(err) != sqlite3.SQLITE_CANTOPEN {
+	full := err != nil && noRoom(filepath.Dir(s.file), err)
+	if code(err) != sqlite3.SQLITE_CANTOPEN && !full {
 		return err
+	}
+	if full && !errors.Is(err, ErrFull) {
+		err = fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	// SQLite could not make the files by which readers share a log. Without a
 	// log they are not needed.

@@ -1,16 +1,28 @@
 package store
 
-// Worker is a row of a worker: which stores were behind it when it was last seen.
+import "time"
+
+// Worker is a row of a worker: which stores were behind it when it was last seen, and what its operator wants of it.
 type Worker struct {
 	ID                   string // its name
 	ContainerIncarnation string // empty: never known
 	VolumeIncarnation    string // empty: never known
+	Orders               string // the state that an operator has put it in, such as "cordoned"; empty: none
+	Reason               string // of the orders, for people
+	OrderedAt            time.Time
 }
 
-func (w *Worker) fields() []any { return []any{&w.ID, &w.ContainerIncarnation, &w.VolumeIncarnation} }
+func (w *Worker) fields() []any {
+	return []any{&w.ID, &w.ContainerIncarnation, &w.VolumeIncarnation, &w.Orders, &w.Reason, (*stamp)(&w.OrderedAt)}
+}
 
 func (tx *Tx) PutWorker(w Worker) error {
 	return write(tx, tx.schema.workers, tx.schema.workers.put, w)
 }
 
 func (tx *Tx) Worker(id string) (Worker, error) { return get(tx, tx.schema.workers, byID, id) }
+
+// Workers lists the workers that were ever seen or given orders, and are not forgotten.
+func (tx *Tx) Workers() ([]Worker, error) { return list(tx, tx.schema.workers, where{}) }
+
+func (tx *Tx) DeleteWorker(id string) error { return remove(tx, tx.schema.workers, id) }

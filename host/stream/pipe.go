@@ -190,18 +190,12 @@ func (p *pipe) taken() int64 {
 	return p.out
 }
 
-func (p *pipe) moved() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.in + p.out
-}
-
-// awaited is the side that has to act next.
-func (p *pipe) awaited() Side {
+// standing tells how much has moved, and which side has to act next.
+func (p *pipe) standing() (moved int64, awaited Side) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.n >= lowWater || p.finished {
-		return Destination
+		return p.in + p.out, Destination
 	}
-	return Source
+	return p.in + p.out, Source
 }

@@ -25,6 +25,9 @@ type Options struct {
 	// Idle is how long neither side may move a byte, the time after the last byte included; zero: for ever. The side
 	// that was waited for then fails with [ErrIdle], at the latest a quarter of Idle late.
 	Idle time.Duration
+
+	// Lag is how long a destination of a Broadcast may hold up the others; zero: a quarter of Idle.
+	Lag time.Duration
 }
 
 // Stats says how far a relay is.
@@ -143,12 +146,13 @@ func watchRelay(p *pipe, opts Options, stats func() Stats, fail func(error), don
 			return
 		case <-tick.C:
 		}
-		if m := p.moved(); m != moved {
+		m, awaited := p.standing()
+		if m != moved {
 			moved, since = m, time.Now()
 		}
 		if opts.Idle > 0 && time.Since(since) >= opts.Idle {
 			cause := fmt.Errorf("%w (%v)", ErrIdle, opts.Idle)
-			fail(&SideError{Side: p.awaited(), Err: sdk.NewUnavailable(cause, "%v", cause)})
+			fail(&SideError{Side: awaited, Err: sdk.NewUnavailable(cause, "%v", cause)})
 			return
 		}
 		if s := stats(); opts.Progress != nil && s.Bytes != told && time.Since(reported) >= progressEvery {

@@ -1,6 +1,6 @@
 // Command gate runs tests in stages and says whether a change may land.
 //
-//	gate [-repeat N] [-meanwhile COMMAND] -- STAGE...
+//	gate [-repeat N] [-meanwhile COMMAND] STAGE...
 //
 // A stage is the arguments of one go test in one string: flags, then packages. The stages run one after the other, all of them even if
 // one fails, and never from the cache. COMMAND is run by a shell beside the stages before the last one, which waits for it.

@@ -1,7 +1,8 @@
-// Command generate compiles the .proto files into sdk/internal/pb. It needs nothing but Go: the compiler is a library, and
-// the two code generators are tools of this module, pinned by its go.mod.
+// Command generate compiles the .proto files of the contract into sdk/internal/pb, and those of the daemon into
+// host/api/internal/pb. It needs nothing but Go: the compiler is a library, and the code generators are tools of this module,
+// pinned by its go.mod.
 //
-// Run it in its own folder, through go generate in sdk/proto. With -check it writes nothing and fails if what is there
+// Run it in its own folder, through go generate in sdk/proto or host/api/proto. With -check it writes nothing and fails if what is there
 // differs from what it would write.
 package main
 
@@ -25,11 +26,23 @@ import (
 	"google.golang.org/protobuf/types/pluginpb"
 )
 
-const (
-	protoRoot = ".."
-	outDir    = "../../internal/pb"
-	goPackage = "github.com/slipway-run/slipway/sdk/internal/pb"
-)
+// target is one set of .proto files, which lie below slipway/ in their root, and where what is generated from them goes.
+type target struct {
+	root  string
+	out   string
+	pkg   string            // the Go package of out
+	tools map[string]string // a code generator, and its options
+}
+
+// targets are all that there are.
+func targets() []target {
+	return []target{
+		{root: "..", out: "../../internal/pb", pkg: "github.com/slipway-run/slipway/sdk/internal/pb",
+			tools: map[string]string{"protoc-gen-go": "", "protoc-gen-go-grpc": ""}},
+		{root: "../../../host/api/proto", out: "../../../host/api/internal/pb", pkg: "github.com/slipway-run/slipway/host/api/internal/pb",
+			tools: map[string]string{"protoc-gen-go": "", "protoc-gen-connect-go": ",package_suffix="}},
+	}
+}
 
 func main() {
 	check := flag.Bool("check", false, "fail if the generated files are not current, and write nothing")
@@ -41,26 +54,36 @@ func main() {
 }
 
 func run(ctx context.Context, check bool) error {
-	request, err := compile(ctx)
+	for _, t := range targets() {
+		if err := t.run(ctx, check); err != nil {
+			return fmt.Errorf("%s: %w", t.root, err)
+		}
+	}
+	return nil
+}
+
+func (t target) run(ctx context.Context, check bool) error {
+	request, err := t.compile(ctx)
 	if err != nil {
 		return err
 	}
 	files := map[string][]byte{}
-	for _, tool := range []string{"protoc-gen-go", "protoc-gen-go-grpc"} {
+	for tool, options := range t.tools {
+		request.Parameter = proto.String("module=" + t.pkg + options)
 		if err := generate(ctx, tool, request, files); err != nil {
 			return fmt.Errorf("%s: %w", tool, err)
 		}
 	}
 	if check {
-		return compare(files)
+		return t.compare(files)
 	}
-	return write(files)
+	return t.write(files)
 }
 
 // compile reads every .proto below the root and makes the request that protoc would send to a code generator.
-func compile(ctx context.Context) (*pluginpb.CodeGeneratorRequest, error) {
+func (t target) compile(ctx context.Context) (*pluginpb.CodeGeneratorRequest, error) {
 	var names []string
-	err := fs.WalkDir(os.DirFS(protoRoot), "slipway", func(path string, _ fs.DirEntry, err error) error {
+	err := fs.WalkDir(os.DirFS(t.root), "slipway", func(path string, _ fs.DirEntry, err error) error {
 		if filepath.Ext(path) == ".proto" {
 			names = append(names, path)
 		}
@@ -71,7 +94,7 @@ func compile(ctx context.Context) (*pluginpb.CodeGeneratorRequest, error) {
 	}
 	sort.Strings(names)
 	compiler := protocompile.Compiler{
-		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{protoRoot}}),
+		Resolver:       protocompile.WithStandardImports(&protocompile.SourceResolver{ImportPaths: []string{t.root}}),
 		SourceInfoMode: protocompile.SourceInfoStandard,
 	}
 	compiled, err := compiler.Compile(ctx, names...)
@@ -80,7 +103,6 @@ func compile(ctx context.Context) (*pluginpb.CodeGeneratorRequest, error) {
 	}
 	request := &pluginpb.CodeGeneratorRequest{
 		FileToGenerate:  names,
-		Parameter:       proto.String("module=" + goPackage),
 		CompilerVersion: &pluginpb.Version{Major: proto.Int32(0), Minor: proto.Int32(14), Patch: proto.Int32(1), Suffix: proto.String("protocompile")},
 	}
 	seen := map[string]bool{}
@@ -137,20 +159,20 @@ func generate(ctx context.Context, tool string, request *pluginpb.CodeGeneratorR
 	return nil
 }
 
-func write(files map[string][]byte) error {
-	if err := os.MkdirAll(outDir, 0o755); err != nil {
+func (t target) write(files map[string][]byte) error {
+	if err := os.MkdirAll(t.out, 0o755); err != nil {
 		return err
 	}
 	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(outDir, name), content, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(t.out, name), content, 0o644); err != nil {
 			return err
 		}
 	}
-	return removeStale(files)
+	return t.removeStale(files)
 }
 
-func removeStale(files map[string][]byte) error {
-	there, err := filepath.Glob(filepath.Join(outDir, "*.pb.go"))
+func (t target) removeStale(files map[string][]byte) error {
+	there, err := filepath.Glob(filepath.Join(t.out, "*.go"))
 	if err != nil {
 		return err
 	}
@@ -165,16 +187,16 @@ func removeStale(files map[string][]byte) error {
 	return nil
 }
 
-func compare(files map[string][]byte) error {
-	there, err := filepath.Glob(filepath.Join(outDir, "*.pb.go"))
+func (t target) compare(files map[string][]byte) error {
+	there, err := filepath.Glob(filepath.Join(t.out, "*.go"))
 	if err != nil {
 		return err
 	}
 	if len(there) != len(files) {
-		return fmt.Errorf("%s holds %d generated files, want %d: run go generate ./sdk/proto", outDir, len(there), len(files))
+		return fmt.Errorf("%s holds %d generated files, want %d: run go generate ./sdk/proto", t.out, len(there), len(files))
 	}
 	for name, content := range files {
-		got, err := os.ReadFile(filepath.Join(outDir, name))
+		got, err := os.ReadFile(filepath.Join(t.out, name))
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"sync"
+	"time"
+
+	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/host/api"
+	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/host/launch"
+	"github.com/slipway-run/slipway/host/spool"
+	"github.com/slipway-run/slipway/host/store"
+)
+
+// backend is what commands work on: a host in this process, or the daemon that has the state directory open.
+type backend interface {
+	plugins(ctx context.Context) ([]launch.Report, error)
+	workers(ctx context.Context) ([]host.WorkerReport, error)
+	artifacts
+	reaper
+	orderWorker(ctx context.Context, worker string, order api.Order, reason string) error
+	awaitDrained(ctx context.Context, worker string, progress func(host.Drain)) error
+	explainStep(ctx context.Context, j *job.Job, step *job.Step) (*host.Explanation, error)
+	// run runs a job and tells what happens.
+	run(ctx context.Context, req host.RunRequest, tell func(happening)) (*host.RunResult, error)
+}
+
+// happening is an event of a run, with what is to be shown of it.
+type happening struct {
+	host.Event
+	open   func(ctx context.Context) (records, error) // with EventStarted: the step's output
+	goesOn bool                                       // with EventFinished: its process does, on a worker that is away
+}
+
+// records is output to be read.
+type records interface {
+	Next(ctx context.Context) (spool.Record, error)
+	Close() error
+}
+
+// withBackend runs f on the daemon that has the state directory open, or else on a host of its own. A positive patience bounds the wait for
+// plugins that have just been started.
+func (a *app) withBackend(ctx context.Context, patience time.Duration, f func(backend) error) error {
+	err := a.withHost(ctx, patience, func(h *host.Host) error { return f(&embedded{h: h}) })
+	if locked, ok := errors.AsType[*store.LockedError](err); ok {
+		return a.withDaemon(ctx, patience, locked, f)
+	}
+	return err
+}
+
+// withDaemon runs f on the daemon that has the state directory open. If another program has it the error stays.
+func (a *app) withDaemon(ctx context.Context, patience time.Duration, locked *store.LockedError, f func(backend) error) error {
+	c, err := a.dial(ctx, answerTime)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return locked
+	}
+	defer c.Close()
+	if a.configFile != "" {
+		a.say(fmt.Sprintf("the daemon at %s has its own configuration: %s is not used", c.Address(), a.configFile))
+	}
+	return f(&daemon{c: c, patience: patience})
+}
+
+// answerTime is how long a daemon may take to say who it is: whoever waits then is told, and a busy machine has time.
+const answerTime = 30 * time.Second
+
+// dial reaches the daemon that has the state directory open; nil: there is none. One that accepts and says nothing is an error.
+func (a *app) dial(ctx context.Context, patience time.Duration) (*api.Client, error) {
+	address, err := api.Announced(a.stateDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c, err := api.NewClient(address)
+	if err != nil {
+		return nil, err
+	}
+	ictx, cancel := context.WithTimeoutCause(ctx, patience,
+		fmt.Errorf("the daemon at %s has said nothing for %v: it hangs, or is stopped; see its log, or kill it and start another", address, patience))
+	defer cancel()
+	_, err = c.Info(ictx)
+	if err == nil {
+		return c, nil
+	}
+	c.Close()
+	if ictx.Err() != nil {
+		return nil, context.Cause(ictx)
+	}
+	if _, gone := errors.AsType[*api.GoneError](err); gone { // it ends, or an earlier one's address was left
+		return nil, nil
+	}
+	return nil, err
+}
+
+// embedded is a host in this process.
+type embedded struct{ h *host.Host }
+
+func (e *embedded) plugins(context.Context) ([]launch.Report, error) { return e.h.Plugins(), nil }
+
+// workers gives the workers. Where a plugin does not run its workers are away for the plugin's reason, not with when it is tried
+// again: this host ends before.
+func (e *embedded) workers(context.Context) ([]host.WorkerReport, error) { return reports(e.h), nil }
+
+func (e *embedded) orderWorker(ctx context.Context, worker string, order api.Order, reason string) error {
+	switch order {
+	case api.Cordon:
+		return e.h.CordonWorker(ctx, worker, reason)
+	case api.Land:
+		return e.h.LandWorker(ctx, worker, reason)
+	case api.Retire:
+		return e.h.RetireWorker(ctx, worker, reason)
+	}
+	return e.h.UncordonWorker(ctx, worker)
+}
+
+func (e *embedded) awaitDrained(ctx context.Context, worker string, progress func(host.Drain)) error {
+	return e.h.AwaitDrained(ctx, worker, progress)
+}
+
+func (e *embedded) explainStep(ctx context.Context, _ *job.Job, step *job.Step) (*host.Explanation, error) {
+	return e.h.ExplainStep(ctx, step)
+}
+
+func (e *embedded) run(ctx context.Context, req host.RunRequest, tell func(happening)) (*host.RunResult, error) {
+	if _, err := e.h.RunResult(ctx, req.ID); err != nil { // else it has ended, and needs nothing
+		for name, a := range req.Artifacts {
+			found, err := e.h.Artifact(ctx, a.Name)
+			if err != nil {
+				return nil, fmt.Errorf("input %q: %w", name, err)
+			}
+			*a = *found
+		}
+	}
+	var mu sync.Mutex
+	processes := make(map[string]*host.Process)
+	req.Events = func(ev host.Event) {
+		out := happening{Event: ev}
+		mu.Lock()
+		defer mu.Unlock()
+		switch ev.Kind {
+		case host.EventStarted:
+			p := ev.Process
+			processes[ev.Step] = p
+			out.open = func(context.Context) (records, error) { return p.Output(0) }
+		case host.EventFinished:
+			if p := processes[ev.Step]; p != nil {
+				select {
+				case <-p.Done():
+				default:
+					out.goesOn = true
+				}
+			}
+		}
+		tell(out)
+	}
+	return e.h.Run(ctx, req)
+}
+
+// daemon is a host in another process.
+type daemon struct {
+	c        *api.Client
+	patience time.Duration
+}
+
+func (d *daemon) plugins(ctx context.Context) ([]launch.Report, error) {
+	return d.c.Plugins(ctx, d.patience)
+}
+
+func (d *daemon) workers(ctx context.Context) ([]host.WorkerReport, error) {
+	return d.c.Workers(ctx, d.patience)
+}
+
+func (d *daemon) orderWorker(ctx context.Context, worker string, order api.Order, reason string) error {
+	return d.c.OrderWorker(ctx, worker, order, reason)
+}
+
+func (d *daemon) awaitDrained(ctx context.Context, worker string, progress func(host.Drain)) error {
+	return d.c.AwaitDrained(ctx, worker, progress)
+}
+
+func (d *daemon) explainStep(ctx context.Context, j *job.Job, step *job.Step) (*host.Explanation, error) {
+	all, err := d.c.ExplainJob(ctx, j)
+	return all[step.Name], err
+}
+
+func (d *daemon) run(ctx context.Context, req host.RunRequest, tell func(happening)) (*host.RunResult, error) {
+	return d.c.Run(ctx, api.RunRequest{RunRequest: req, Told: func(ev api.RunEvent) {
+		out := happening{Event: ev.Event, goesOn: ev.GoesOn}
+		if ev.Kind == host.EventStarted {
+			out.open = func(ctx context.Context) (records, error) { return d.c.Output(ctx, ev.Owner, host.MainProcess, 0) }
+		}
+		tell(out)
+	}})
+}

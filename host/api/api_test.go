@@ -1,0 +1,360 @@
+package api
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/host/api/internal/pb"
+	"github.com/slipway-run/slipway/host/config"
+	"github.com/slipway-run/slipway/plugins/memory"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// hang bounds what a test waits for.
+const hang = 2 * time.Minute
+
+// served is a server on a socket, with one worker in memory.
+type served struct {
+	*Client
+	server *Server
+	dir    string
+	stop   func() // once; the test's end calls it, too
+}
+
+func serve(t *testing.T) *served {
+	t.Helper()
+	dir, rt := place(t), memory.New([]string{"m"}, memory.Options{})
+	s := serveIn(t, dir, rt)
+	t.Cleanup(func() {
+		s.stop()
+		must(t, rt.Close(context.Background()))
+	})
+	return s
+}
+
+// place makes a directory for a server.
+func place(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sa-") // short, for a socket
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(dir)) })
+	return dir
+}
+
+// serveIn serves a runtime's worker m with what an earlier server has left in a directory.
+func serveIn(t *testing.T, dir string, rt sdk.Runtime) *served {
+	t.Helper()
+	cfg := &config.Config{Plugins: []config.Plugin{{Name: "memory", Command: "none"}}, Workers: []config.Worker{{Name: "m", Plugin: "memory"}},
+		Timing: config.Default().Timing}
+	h, err := host.Open(t.Context(), cfg, host.Options{StateDir: filepath.Join(dir, "state"), Runtimes: map[string]sdk.Runtime{"memory": rt}})
+	must(t, err)
+	s := New(h, Options{Version: "test"})
+	address := "unix://" + filepath.Join(dir, "s")
+	l, err := Listen(t.Context(), address)
+	must(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- Serve(ctx, ctx, l, s.Handler()) }()
+	c, err := NewClient(address)
+	must(t, err)
+	end := sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), hang)
+		defer cancel()
+		must(t, s.Close(ctx))
+		stop()
+		must(t, <-done)
+		c.Close()
+	})
+	t.Cleanup(end)
+	return &served{c, s, dir, end}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bounded is a context that ends before the test's own limit does.
+func bounded(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// start runs a script as a process of an owner.
+func (s *served) start(t *testing.T, owner string, stdin bool, script string) {
+	t.Helper()
+	_, err := s.containers.EnsureContainer(bounded(t), connect.NewRequest(&pb.EnsureContainerRequest{Owner: owner, Outputs: []*pb.ContainerOutput{{Name: "out", Path: "out"}}}))
+	must(t, err)
+	_, err = s.processes.StartProcess(bounded(t), connect.NewRequest(&pb.StartProcessRequest{Owner: owner, Path: "sh", Args: []string{"-c", script}, Stdin: stdin}))
+	must(t, err)
+}
+
+func (s *served) exit(t *testing.T, owner string) *pb.WaitProcessResponse {
+	t.Helper()
+	r, err := s.processes.WaitProcess(bounded(t), connect.NewRequest(&pb.WaitProcessRequest{Process: &pb.ProcessName{Owner: owner}}))
+	must(t, err)
+	return r.Msg
+}
+
+func (s *served) output(t *testing.T, owner string) string {
+	t.Helper()
+	o, err := s.Output(bounded(t), owner, host.MainProcess, 0)
+	must(t, err)
+	defer o.Close()
+	var b strings.Builder
+	for {
+		rec, err := o.Next(bounded(t))
+		if errors.Is(err, io.EOF) {
+			return b.String()
+		}
+		must(t, err)
+		b.Write(rec.Data)
+	}
+}
+
+// archive is a tree of one file.
+func archive(t *testing.T, name, text string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	must(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text))}))
+	_, err := w.Write([]byte(text))
+	must(t, err)
+	must(t, w.Close())
+	return b.Bytes()
+}
+
+// TestContainer goes the whole way of an owner's container: an artifact goes in, a process runs, its output becomes an artifact.
+func TestContainer(t *testing.T) {
+	s := serve(t)
+	must(t, s.Upload(bounded(t), host.Upload{Name: "tree"}, func(_ context.Context, w io.Writer) error {
+		_, err := w.Write(archive(t, "file", "content\n"))
+		return err
+	}))
+	err := s.Upload(bounded(t), host.Upload{Name: "tree"}, func(_ context.Context, w io.Writer) error { return nil })
+	if !errors.Is(err, sdk.AlreadyExists) {
+		t.Errorf("the same name again: %v", err)
+	}
+	_, err = s.containers.EnsureContainer(bounded(t), connect.NewRequest(&pb.EnsureContainerRequest{Owner: "me",
+		Inputs: []*pb.ContainerInput{{Artifact: "tree", Path: "in"}}, Outputs: []*pb.ContainerOutput{{Name: "out", Path: "out"}}}))
+	must(t, err)
+	for range 2 { // the second time it is found
+		_, err = s.processes.StartProcess(bounded(t), connect.NewRequest(&pb.StartProcessRequest{Owner: "me", Path: "sh",
+			Args: []string{"-c", "cat in/file; cp in/file out/copy; exit 3"}}))
+		must(t, err)
+	}
+	if r := s.exit(t, "me"); r.GetExit().GetCode() != 3 || r.GetError() != nil {
+		t.Errorf("it ended as %v", r)
+	}
+	if got := s.output(t, "me"); got != "content\n" {
+		t.Errorf("it wrote %q", got)
+	}
+	sealed, err := s.containers.SealContainer(bounded(t), connect.NewRequest(&pb.SealContainerRequest{Owner: "me"}))
+	must(t, err)
+	var b bytes.Buffer
+	must(t, s.ReadFile(bounded(t), sealed.Msg.GetOutputs()["out"], "copy", &b))
+	if b.String() != "content\n" {
+		t.Errorf("the output has %q", b.String())
+	}
+	list, err := s.containers.ListContainers(bounded(t), connect.NewRequest(&pb.ListContainersRequest{OwnerPrefix: "me", All: true}))
+	must(t, err)
+	if c := list.Msg.GetContainers(); len(c) != 1 || c[0].GetState() != "destroyed" || len(c[0].GetProcesses()) != 1 || c[0].GetProcesses()[0].GetExit().GetCode() != 3 {
+		t.Errorf("remembered is %v", c)
+	}
+	_, err = s.containers.EnsureContainer(bounded(t), connect.NewRequest(&pb.EnsureContainerRequest{Owner: "run/a/b"}))
+	if connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("a container of a run: %v", err)
+	}
+	_, err = s.processes.WaitProcess(bounded(t), connect.NewRequest(&pb.WaitProcessRequest{Process: &pb.ProcessName{Owner: "nobody"}}))
+	if connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("an unknown process: %v", err)
+	}
+}
+
+// TestProtocols asks the same by each protocol.
+func TestProtocols(t *testing.T) {
+	s := serve(t)
+	s.start(t, "me", false, "echo hello")
+	hc := s.http()
+	for name, opts := range map[string][]connect.ClientOption{"connect": nil, "json": {connect.WithProtoJSON()}, "grpc": {connect.WithGRPC()}, "grpc-web": {connect.WithGRPCWeb()}} {
+		c := pb.NewProcessServiceClient(hc, base, opts...)
+		stream, err := c.FollowOutput(bounded(t), connect.NewRequest(&pb.FollowOutputRequest{Process: &pb.ProcessName{Owner: "me"}}))
+		must(t, err)
+		var got []byte
+		for stream.Receive() {
+			got = append(got, stream.Msg().GetData()...)
+		}
+		if err := errors.Join(stream.Err(), stream.Close()); err != nil || string(got) != "hello\n" {
+			t.Errorf("%s: %q %v", name, got, err)
+		}
+		_, err = c.SignalProcess(bounded(t), connect.NewRequest(&pb.SignalProcessRequest{Process: &pb.ProcessName{Owner: "none"}, Signal: "TERM"}))
+		if got := answered(t.Context(), "", err); !errors.Is(got, sdk.NotFound) {
+			t.Errorf("%s: an unknown process is %v", name, got)
+		}
+	}
+}
+
+// TestFollowers has one client follow that reads nothing: it holds up neither the process nor another.
+func TestFollowers(t *testing.T) {
+	s := serve(t)
+	const lines = 200_000
+	s.start(t, "me", false, "yes | head -n 200000")
+	slow, err := s.Output(bounded(t), "me", host.MainProcess, 0)
+	must(t, err)
+	first, err := slow.Next(bounded(t))
+	must(t, err)
+	if r := s.exit(t, "me"); r.GetExit().GetCode() != 0 {
+		t.Fatalf("it ended as %v", r)
+	}
+	want := s.output(t, "me")
+	if n := strings.Count(want, "y\n"); n != lines {
+		t.Errorf("the quick one read %d lines", n)
+	}
+	got := bytes.NewBuffer(first.Data)
+	for {
+		rec, err := slow.Next(bounded(t))
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		must(t, err)
+		got.Write(rec.Data)
+	}
+	must(t, slow.Close())
+	if got.String() != want {
+		t.Errorf("the slow one read %d bytes, the quick one %d", got.Len(), len(want))
+	}
+}
+
+// TestStdin breaks off one client's stdin; another sends all again, and nothing is doubled.
+func TestStdin(t *testing.T) {
+	s := serve(t)
+	s.start(t, "me", true, "cat")
+	name := &pb.ProcessName{Owner: "me"}
+	ctx, vanish := context.WithCancel(bounded(t))
+	to := s.processes.WriteStdin(ctx)
+	must(t, to.Send(&pb.WriteStdinRequest{Process: name, Data: []byte("one ")}))
+	follow, err := s.Output(bounded(t), "me", host.MainProcess, 0)
+	must(t, err)
+	rec, err := follow.Next(bounded(t)) // so it has arrived
+	must(t, err)
+	must(t, follow.Close())
+	vanish()
+	_, _ = to.CloseAndReceive()
+
+	to = s.processes.WriteStdin(bounded(t))
+	must(t, to.Send(&pb.WriteStdinRequest{Process: name, Data: []byte("one two ")}))
+	must(t, to.Send(&pb.WriteStdinRequest{Position: 8, Data: []byte("three"), End: true}))
+	r, err := to.CloseAndReceive()
+	must(t, err)
+	if r.Msg.GetTaken() != 13 {
+		t.Errorf("%d bytes are taken", r.Msg.GetTaken())
+	}
+	if s.exit(t, "me"); string(rec.Data) != "one " || s.output(t, "me") != "one two three" {
+		t.Errorf("it read %q, then %q", rec.Data, s.output(t, "me"))
+	}
+	to = s.processes.WriteStdin(bounded(t))
+	_ = to.Send(&pb.WriteStdinRequest{Process: &pb.ProcessName{Owner: "nobody"}, Data: []byte("x")}) // the answer says what is wrong
+	if _, err := to.CloseAndReceive(); connect.CodeOf(err) != connect.CodeNotFound {
+		t.Errorf("stdin of nobody: %v", err)
+	}
+}
+
+// TestStdinRepeat asks again for a process in a way that fails. The stdin of the one that runs stays.
+func TestStdinRepeat(t *testing.T) {
+	s := serve(t)
+	s.start(t, "me", true, "cat")
+	_, err := s.processes.StartProcess(bounded(t), connect.NewRequest(&pb.StartProcessRequest{Owner: "me", Path: "sh", Stdin: true, Env: []string{"no name"}}))
+	if connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("asking again, wrongly: %v", err)
+	}
+	to := s.processes.WriteStdin(bounded(t))
+	must(t, to.Send(&pb.WriteStdinRequest{Process: &pb.ProcessName{Owner: "me"}, Data: []byte("all"), End: true}))
+	_, err = to.CloseAndReceive()
+	must(t, err)
+	if r := s.exit(t, "me"); r.GetExit() == nil || r.GetExit().GetCode() != 0 || s.output(t, "me") != "all" {
+		t.Errorf("it ended as %v and wrote %q", r, s.output(t, "me"))
+	}
+	must(t, s.server.Drain(bounded(t))) // which waits for what goes with the process
+	s.server.mu.Lock()
+	defer s.server.mu.Unlock()
+	for key := range s.server.stdins {
+		t.Errorf("a stdin of %s is left", key)
+	}
+}
+
+// TestUploadBroken breaks uploads off in several ways. None leaves anything.
+func TestUploadBroken(t *testing.T) {
+	s := serve(t)
+	tree := archive(t, "file", strings.Repeat("content", 1000))
+	broken := errors.New("broken")
+	err := s.Upload(bounded(t), host.Upload{Name: "a"}, func(_ context.Context, w io.Writer) error {
+		_, err := w.Write(tree[:len(tree)/2])
+		return errors.Join(err, broken)
+	})
+	if !errors.Is(err, broken) {
+		t.Errorf("a reader that breaks: %v", err)
+	}
+	to := s.artifacts.UploadArtifact(bounded(t))
+	must(t, to.Send(&pb.UploadArtifactRequest{Name: "b", Data: tree}))
+	_, err = to.CloseAndReceive() // without a sum
+	if err == nil {
+		t.Error("an upload without a sum is taken")
+	}
+	to = s.artifacts.UploadArtifact(bounded(t))
+	must(t, to.Send(&pb.UploadArtifactRequest{Name: "c", Data: tree}))
+	must(t, to.Send(&pb.UploadArtifactRequest{Sum: &pb.Sum{Bytes: int64(len(tree)), Crc32C: 1}}))
+	if _, err = to.CloseAndReceive(); err == nil {
+		t.Error("an upload with a wrong sum is taken")
+	}
+	to = s.artifacts.UploadArtifact(bounded(t))
+	if _, err := to.CloseAndReceive(); connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("an upload of nothing: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	must(t, s.server.Drain(ctx)) // which waits for uploads that their clients have left
+	list, err := s.Artifacts(bounded(t), "")
+	must(t, err)
+	if len(list) != 0 {
+		t.Errorf("artifacts are left: %v", list)
+	}
+	blobs, err := os.ReadDir(filepath.Join(s.dir, "state", "blobs"))
+	if len(blobs) != 0 || err != nil {
+		t.Errorf("blobs are left: %v %v", blobs, err)
+	}
+	if err := s.Upload(bounded(t), host.Upload{Name: "d"}, func(context.Context, io.Writer) error { return nil }); what(err) != WhatClosing {
+		t.Errorf("a server that drains: %v", err)
+	}
+}
+
+// TestAway asks a daemon that is not there.
+func TestAway(t *testing.T) {
+	c, err := NewClient("unix://" + filepath.Join(t.TempDir(), "none"))
+	must(t, err)
+	defer c.Close()
+	_, err = c.Info(bounded(t))
+	if _, ok := errors.AsType[*GoneError](err); !ok {
+		t.Errorf("it is %v", err)
+	}
+	for _, address := range []string{"", "tcp://localhost:1", "unix://relative"} {
+		if _, err := NewClient(address); err == nil {
+			t.Errorf("address %q is taken", address)
+		}
+	}
+}

@@ -1,0 +1,36 @@
+// Package api is a host's face for other processes: a [Server] that a daemon puts before its host, and a [Client] of it.
+//
+// The interface is slipway.host.v1alpha1, whose .proto files are published in proto/. A daemon speaks it as gRPC, as gRPC-Web, and as
+// Connect, which is plain JSON over HTTP for all calls but streams: the body is the request message, the answer's body the response
+// message, and an error has an HTTP status of its own and a body with code and message. All of these are at one unix socket of mode
+// 0600: whoever can open it may do all.
+//
+//	curl --unix-socket S -H 'Content-Type: application/json' -d '{}' http://slipway/slipway.host.v1alpha1.HostService/ListWorkers
+//
+// What is a stream of bytes has plain addresses beside that, with names as they are but for # in them, which is %23 (and curl needs
+// --path-as-is for names like a/../b):
+//
+//	PUT /v1alpha1/artifacts/NAME            make an artifact of a tar archive; Content-Encoding may be gzip or zstd
+//	GET /v1alpha1/artifacts/NAME            the artifact as a tar archive
+//	GET /v1alpha1/files/NAME?path=PATH      one file of it
+//	GET /v1alpha1/output/OWNER              what a process wrote, and writes: process=, from= and stream= may follow
+//	GET /healthz, /readyz, /metrics
+//
+// An answer that breaks off is not whole. That of output breaks off where some was dropped (see ProcessService.StartProcess), and says from
+// where on there is more if it begins there; gaps=skip leaves out what was dropped.
+//
+// So a job runs by curl alone; its step count is followed as owner run/one/count:
+//
+//	tar -C texts -c . | curl --unix-socket S -T - http://slipway/v1alpha1/artifacts/upload/one/text
+//	curl --unix-socket S -H 'Content-Type: application/json' http://slipway/slipway.host.v1alpha1.RunService/StartRun \
+//	  -d '{"id": "one", "command": {"path": "wc", "args": ["-l", "text/a"]}, "inputs": {"text": "upload/one/text"}}'
+//	curl --unix-socket S -N http://slipway/v1alpha1/output/run/one/exec
+//	curl --unix-socket S -H 'Content-Type: application/json' -d '{"id": "one"}' \
+//	  http://slipway/slipway.host.v1alpha1.RunService/WaitRun
+//
+// # Who owns what
+//
+// Runs, containers and processes are the host's: a client that goes away ends none of them. A run ends when its steps have ended and
+// each output that StartRun wanted was accepted; a client that comes back with the same id watches it from the beginning. Of a daemon
+// that was killed the next one on its state directory resumes a run when it is asked to start it again.
+package api

@@ -1,0 +1,153 @@
+package api
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/slipway-run/slipway/host"
+)
+
+// metrics counts what a server does and tells how its host stands.
+type metrics struct {
+	s        *Server
+	registry *prometheus.Registry
+
+	calls   *prometheus.CounterVec
+	latency *prometheus.HistogramVec
+	runs    *prometheus.CounterVec
+	steps   *prometheus.CounterVec
+	phases  *prometheus.HistogramVec
+
+	workers, plugins, restarts, underWay, draining, build *prometheus.Desc
+}
+
+func newMetrics(s *Server) *metrics {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("slipway_"+name, help, labels, nil)
+	}
+	long := []float64{.001, .005, .01, .05, .1, .5, 1, 5, 10, 60, 300, 1800, 7200}
+	m := &metrics{s: s, registry: prometheus.NewRegistry(),
+		calls: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slipway_api_calls_total", Help: "Calls that have ended."}, []string{"procedure", "code"}),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slipway_api_call_seconds", Help: "How long unary calls took.", Buckets: long},
+			[]string{"procedure"}),
+		runs:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slipway_runs_total", Help: "Runs that have ended, by whether all steps succeeded."}, []string{"state"}),
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slipway_steps_total", Help: "Steps that have ended, by how."}, []string{"state"}),
+		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slipway_step_seconds", Help: "How long steps spent in each phase: queue, stream, run.",
+			Buckets: long}, []string{"phase"}),
+		workers:  desc("workers", "Workers, by plugin and health; away ones have the health away.", "plugin", "health"),
+		plugins:  desc("plugin_up", "1 while a plugin runs, else 0.", "plugin", "state"),
+		restarts: desc("plugin_restarts_total", "How often a plugin was started again.", "plugin"),
+		underWay: desc("work_under_way", "Runs, processes and uploads under way through this server, and clients that watch them."),
+		draining: desc("draining", "1 once the server takes no new work."),
+		build:    desc("build_info", "1, with the version of the program.", "version"),
+	}
+	m.registry.MustRegister(m, m.calls, m.latency, m.runs, m.steps, m.phases, collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// Describe tells what Collect gives.
+func (m *metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.workers, m.plugins, m.restarts, m.underWay, m.draining, m.build} {
+		to <- d
+	}
+}
+
+// Collect tells how the host stands now.
+func (m *metrics) Collect(to chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	type place struct{ plugin, health string }
+	workers := make(map[place]int)
+	for _, w := range m.s.h.Workers() {
+		health := w.Status.Health.String()
+		if !w.Up {
+			health = "away"
+		}
+		workers[place{w.Plugin, health}]++
+	}
+	for at, n := range workers {
+		gauge(m.workers, float64(n), at.plugin, at.health)
+	}
+	for _, p := range m.s.h.Plugins() {
+		up := 0.0
+		if p.State == "ready" || p.State == "degraded" {
+			up = 1
+		}
+		gauge(m.plugins, up, p.Name, string(p.State))
+		to <- prometheus.MustNewConstMetric(m.restarts, prometheus.CounterValue, float64(p.Restarts), p.Name)
+	}
+	m.s.mu.Lock()
+	busy, drain := m.s.busy, 0.0
+	if m.s.drain {
+		drain = 1
+	}
+	m.s.mu.Unlock()
+	gauge(m.underWay, float64(busy))
+	gauge(m.draining, drain)
+	gauge(m.build, 1, m.s.opts.Version)
+}
+
+// ended counts a run and its steps.
+func (m *metrics) ended(res *host.RunResult, err error) {
+	if res == nil || res.Recorded {
+		return
+	}
+	state := "succeeded"
+	if err != nil || !res.Succeeded() {
+		state = "failed"
+	}
+	m.runs.WithLabelValues(state).Inc()
+	for _, s := range res.Steps {
+		m.steps.WithLabelValues(string(s.State)).Inc()
+		for phase, took := range map[string]time.Duration{"queue": s.Queue, "stream": s.Stream, "run": s.Run} {
+			if took > 0 {
+				m.phases.WithLabelValues(phase).Observe(took.Seconds())
+			}
+		}
+	}
+}
+
+// WrapUnary counts a call.
+func (m *metrics) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		began := time.Now()
+		out, err := next(ctx, req)
+		m.latency.WithLabelValues(short(req.Spec().Procedure)).Observe(time.Since(began).Seconds())
+		m.called(req.Spec().Procedure, err)
+		return out, err
+	}
+}
+
+// WrapStreamingClient is for clients, of which a server has none.
+func (m *metrics) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler counts a stream.
+func (m *metrics) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		err := next(ctx, conn)
+		m.called(conn.Spec().Procedure, err)
+		return err
+	}
+}
+
+func (m *metrics) called(procedure string, err error) {
+	word := "ok"
+	if err != nil {
+		word = connect.CodeOf(err).String()
+	}
+	m.calls.WithLabelValues(short(procedure), word).Inc()
+}
+
+// short is a procedure without its package.
+func short(procedure string) string {
+	return procedure[strings.LastIndexByte(procedure, '.')+1:]
+}

@@ -1,0 +1,80 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/slipway-run/slipway/host/stream"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// ReadFile writes one regular file of an artifact to w, without the rest of it. What is not there is NotFound of a file; what is no regular
+// file, or no path within the artifact, is Invalid with sdk.ReasonPath. While no byte was written, another place that has the content is
+// asked where one is away. After any error w may have got a part.
+func (h *Host) ReadFile(ctx context.Context, a *Artifact, name string, w io.Writer) error {
+	at, err := resolvePath("/", name)
+	if err != nil {
+		return fmt.Errorf("file of artifact %s: %w", a.Name, err)
+	}
+	err = h.readAnywhere(ctx, a, w, func(ctx context.Context, src source, w io.Writer) error { return src.readFile(ctx, at[1:], w) })
+	if err != nil {
+		return fmt.Errorf("file %s of artifact %s: %w", name, a.Name, err)
+	}
+	return nil
+}
+
+// readAnywhere reads an artifact from one place after another until one has worked, or has written something.
+func (h *Host) readAnywhere(ctx context.Context, a *Artifact, w io.Writer, read func(context.Context, source, io.Writer) error) error {
+	defer h.using(a.ID)()
+	sources, err := h.sources(ctx, a)
+	if err != nil {
+		return err
+	}
+	nearest(sources, WorkerReport{})
+	out := &counter{w: w}
+	var errs []error
+	for _, src := range sources {
+		err := read(ctx, src, out)
+		if err == nil {
+			return nil
+		}
+		err = fmt.Errorf("from %s: %w", src.name, err)
+		if ctx.Err() != nil || out.n > 0 || out.err != nil || !errors.Is(err, sdk.Unavailable) {
+			return err
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+type counter struct {
+	w   io.Writer
+	n   int64
+	err error
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	n, err := c.w.Write(p)
+	c.n += int64(n)
+	if err != nil {
+		c.err = err
+	}
+	return n, err
+}
+
+// readFile writes one regular file of the content.
+func (s source) readFile(ctx context.Context, name string, w io.Writer) error {
+	switch {
+	case s.blobs != nil:
+		return stream.ReadFile(ctx, s.read, name, w)
+	case s.worker == nil:
+		return stream.ReadLocal(s.dir, name, w)
+	}
+	conn, err := s.worker.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return sdk.ReadFile(ctx, conn, s.worker.report().Status, sdk.VolumeID(s.volume.ID), name, w)
+}

@@ -1,0 +1,262 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// Cache keeps what a container leaves at a path for the next one that names the same key. The container has a copy of its own, which is
+// empty where there is nothing under the key yet, or nothing that can be had now.
+type Cache struct {
+	Key  string // as TaskCacheKey gives it
+	Path string // relative: below the container's Dir
+}
+
+// TaskCacheKey is the key of what a step keeps at a path from run to run. Scope is what the runs have in common, such as the job's name.
+func TaskCacheKey(team, scope, step, path string) string {
+	return cacheKey("task", team, scope, step, path)
+}
+
+func cacheKey(kind string, parts ...string) string {
+	for i, p := range parts {
+		parts[i] = url.PathEscape(p)
+	}
+	return kind + ":" + strings.Join(parts, "/")
+}
+
+// DefaultCacheTTL is how long a cache is kept after its last use where neither the configuration nor Options says anything else.
+const DefaultCacheTTL = 30 * 24 * time.Hour
+
+func (h *Host) cacheTTL() time.Duration {
+	return cmp.Or(h.opts.CacheTTL, h.cfg.Artifacts.CacheTTL, DefaultCacheTTL)
+}
+
+const (
+	// cachePrefix begins the names of artifacts that are caches of steps.
+	cachePrefix = "cache/"
+	// maxCacheChain is how many generations of a cache may be copies of each other. All of them are kept for as long as one is, so that beyond it
+	// the content is copied whole.
+	maxCacheChain = 8
+)
+
+// withCaches finds what there is under the keys of a plan's caches, holds it, and has placement prefer the workers that have it.
+func (h *Host) withCaches(ctx context.Context, p plan, held *holds) (plan, error) {
+	p.mounts = slices.Clone(p.mounts)
+	for i := range p.mounts {
+		m := &p.mounts[i]
+		if m.cache == "" {
+			continue
+		}
+		a, err := h.useCache(ctx, m.cache, time.Time{}, held.add)
+		if err != nil {
+			return p, err
+		}
+		if m.input = a; a != nil {
+			p.wanting = append(slices.Clip(p.wanting), pool.Content{Key: a.ID})
+		}
+	}
+	return p, nil
+}
+
+// useCache gives the newest content under a key that can be had and was valid at a time, and notes that it was used. Nil: there is none.
+// Hold, if not nil, is called with its id before it can go.
+func (h *Host) useCache(ctx context.Context, key string, validAt time.Time, hold func(id string)) (*Artifact, error) {
+	now := h.clock.wall()
+	var rows []store.Artifact
+	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
+		rows, err = tx.Artifacts(store.ArtifactFilter{Key: key})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range slices.Backward(rows) {
+		stale := !row.InvalidAt.IsZero() && (validAt.IsZero() || !validAt.Before(row.InvalidAt))
+		if stale || !row.ExpiresAt.After(now) || !h.within(ctx, row) {
+			continue
+		}
+		err := h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+			if row, err = tx.Artifact(row.ID); err != nil {
+				return err
+			}
+			if hold != nil {
+				hold(row.ID)
+			}
+			if row.Key != key { // something newer has just come: what was there serves as well
+				return nil
+			}
+			row.UsedAt, row.ExpiresAt = now, now.Add(cmp.Or(row.TTL, h.cacheTTL()))
+			return tx.PutArtifact(row)
+		})
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		return &Artifact{ID: row.ID, Name: row.Name}, err
+	}
+	return nil, nil
+}
+
+// within tells whether an artifact's content can be had without waiting long for a worker.
+func (h *Host) within(ctx context.Context, row store.Artifact) bool {
+	sources, err := h.sources(ctx, &Artifact{ID: row.ID, Name: row.Name})
+	return err == nil && slices.ContainsFunc(sources, func(s source) bool {
+		if s.worker == nil {
+			return true
+		}
+		r := s.worker.report()
+		return r.Up || time.Since(r.Since) < h.cfg.Timing.Stalled
+	})
+}
+
+// SaveCaches ends the container and keeps what is in its caches under their keys, in place of what was there. It is for a container whose
+// work has succeeded, and comes before Seal, which destroys what was not kept. Idempotent, also across restarts.
+func (c *Container) SaveCaches(ctx context.Context) error {
+	if len(c.record.Caches) == 0 {
+		return nil
+	}
+	if err := c.destroyOnly(ctx, false); err != nil {
+		return err
+	}
+	var errs []error
+	for _, key := range slices.Sorted(maps.Keys(c.record.Caches)) {
+		if err := c.saveCache(ctx, key, c.record.Caches[key]); err != nil {
+			errs = append(errs, fmt.Errorf("cache %s of %s: %w", key, c.owner, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Container) saveCache(ctx context.Context, key, id string) error {
+	h := c.h
+	row, err := h.volume(ctx, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && row.Container == "" {
+		return nil // it was kept already, and may have gone since
+	}
+	if err != nil {
+		return err
+	}
+	if row, err = h.sealVolume(ctx, row); err != nil {
+		return err
+	}
+	h.fault("cache-sealed")
+	now := h.clock.wall()
+	ttl := h.cacheTTL()
+	a := store.Artifact{ID: newID("a"), Team: c.record.Team, Key: key, Source: c.owner, TTL: ttl, CreatedAt: now, UsedAt: now, ExpiresAt: now.Add(ttl)}
+	a.Name = cachePrefix + a.ID
+	row.Artifact, row.Container, row.Bytes = a.ID, "", h.sizeOf(ctx, row) // from here on it belongs to the artifact
+	var older []store.Artifact
+	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+		if older, err = supersede(tx, key, now); err != nil {
+			return err
+		}
+		return errors.Join(tx.PutArtifact(a), tx.PutVolume(row))
+	})
+	if err != nil {
+		return err
+	}
+	h.fault("cache-registered")
+	h.index.AddVolume(row.Worker, a.ID, row.Bytes)
+	if err := h.flatten(ctx, &Artifact{ID: a.ID, Name: a.Name}, row); err != nil {
+		h.log.Warn("a cache could not be copied whole, and keeps what it is a copy of", "key", key, "error", err)
+	}
+	for _, old := range slices.Backward(older) { // those that are not in use any more
+		if err := h.removeUnused(ctx, &Artifact{ID: old.ID, Name: old.Name}); err != nil && !errors.Is(err, sdk.ReasonInUse) {
+			h.log.Warn("an older cache stays until it is reaped", "key", key, "error", err)
+		}
+	}
+	return nil
+}
+
+// supersede takes a key from what is under it, which goes as soon as nothing uses it. What is given back are all the rows that are on
+// their way out with that key for a source, the oldest first.
+func supersede(tx *store.Tx, key string, now time.Time) ([]store.Artifact, error) {
+	rows, err := tx.Artifacts(store.ArtifactFilter{Key: key})
+	if err != nil {
+		return nil, err
+	}
+	gone, err := tx.Artifacts(store.ArtifactFilter{Key: supersededKey(key)})
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
+		row.Key, row.ExpiresAt = supersededKey(key), now
+		if err := tx.PutArtifact(row); err != nil {
+			return nil, err
+		}
+		gone = append(gone, row)
+	}
+	return gone, nil
+}
+
+// supersededKey is the key of what was under a key before.
+func supersededKey(key string) string { return "old:" + key }
+
+// flatten copies a cache's volume whole if it is a copy of a copy too often, so that the older ones can go.
+func (h *Host) flatten(ctx context.Context, a *Artifact, row store.Volume) error {
+	generations := 0
+	for at := row; at.Parent != "" && generations < maxCacheChain; generations++ {
+		var err error
+		if at, err = h.volume(ctx, at.Parent); errors.Is(err, store.ErrNotFound) {
+			break
+		} else if err != nil {
+			return err
+		}
+	}
+	if generations < maxCacheChain {
+		return nil
+	}
+	w, err := h.worker(row.Worker)
+	if err != nil {
+		return err
+	}
+	filled := make(chan struct{})
+	copied, err := h.fill(ctx, a, source{name: w.name, worker: w, volume: row}, w, h.relay(a, row.ID, turn{func() {}, filled}), nil)
+	close(filled)
+	if err != nil {
+		return err
+	}
+	given, err := h.giveUp(ctx, row)
+	if given {
+		h.index.AddVolume(w.name, a.ID, copied.bytes) // the one that is left
+	}
+	return err
+}
+
+// giveUp destroys a replica of which there is another on its worker, and tells whether it did: not if somebody uses it.
+func (h *Host) giveUp(ctx context.Context, row store.Volume) (bool, error) {
+	used := func(tx *store.Tx) (bool, error) {
+		children, err := tx.Volumes(store.VolumeFilter{Parent: row.ID})
+		return len(children) > 0 || h.inUse(row.Artifact), err
+	}
+	set := func(state string) func(*store.Tx) error {
+		return func(tx *store.Tx) error {
+			if in, err := used(tx); err != nil || in != (state == volumeSealed) {
+				return err
+			}
+			row.State = state
+			return tx.PutVolume(row)
+		}
+	}
+	// Whoever looked it up before it was marked has noted its use by then; who looks after that finds the other.
+	if err := h.store.Release(ctx, store.KillSafe, set(volumeDestroying)); err != nil {
+		return false, err
+	}
+	if err := h.store.Release(ctx, store.KillSafe, set(volumeSealed)); err != nil {
+		return false, err
+	}
+	if row.State != volumeDestroying {
+		return false, nil
+	}
+	return true, h.destroyVolume(ctx, row)
+}

@@ -1,0 +1,110 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// CacheRequest asks for content that is made once and used often, such as a version of a repository.
+type CacheRequest struct {
+	Key    string // says all that the content depends on; any text
+	Team   string // whose it is; the same key of another team is another one
+	Source string // what it is made of, for people
+
+	// ValidAt is when the content must have been what its key stands for: what was invalidated later will do. Zero: now.
+	ValidAt time.Time
+	TTL     time.Duration // how long it is kept after its last use; zero: Options.CacheTTL, or the configuration's
+
+	// Make makes the content, as an artifact that then belongs to the cache. It is called by one caller for all who want the key at the same
+	// time; its context ends when the last of them has left.
+	Make func(ctx context.Context) (*Artifact, error)
+}
+
+// Cached gives the content under a key, on whatever worker it is; made tells whether Make was called for it. It is registered only after Make has
+// succeeded, and is then there for all, on every worker that it is brought to. Where its content was lost with the workers that had
+// it, it is made again.
+func (h *Host) Cached(ctx context.Context, req CacheRequest) (_ *Artifact, made bool, err error) {
+	if req.Key == "" || req.Make == nil || req.TTL < 0 {
+		return nil, false, sdk.NewInvalid(sdk.ReasonSpec, "a cache needs a key, something that makes its content, and no negative time to live")
+	}
+	key := resourceCacheKey(req.Team, req.Key)
+	if a, err := h.useCache(ctx, key, req.ValidAt, nil); a != nil || err != nil {
+		return a, false, err
+	}
+	a, err := h.caching.do(ctx, key, func(ctx context.Context) (*Artifact, error) {
+		if a, err := h.useCache(ctx, key, req.ValidAt, nil); a != nil || err != nil { // since the last look
+			return a, err
+		}
+		made = true
+		a, err := req.Make(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		return a, h.register(ctx, a, key, req)
+	})
+	if err != nil {
+		return nil, false, fmt.Errorf("cache %s: %w", req.Key, err)
+	}
+	return a, made, nil
+}
+
+// InvalidateCache says that what is under a key is not what the key stands for any more. Requests of an earlier time still get it.
+func (h *Host) InvalidateCache(ctx context.Context, team, key string) error {
+	return h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+		rows, err := tx.Artifacts(store.ArtifactFilter{Key: resourceCacheKey(team, key)})
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if !row.InvalidAt.IsZero() {
+				continue
+			}
+			row.InvalidAt = h.clock.wall()
+			if err := tx.PutArtifact(row); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func resourceCacheKey(team, key string) string { return cacheKey("resource", team, key) }
+
+// register puts an artifact under a key. What was there and is valid still gives way: its content is not to be had.
+func (h *Host) register(ctx context.Context, a *Artifact, key string, req CacheRequest) error {
+	now := h.clock.wall()
+	ttl := cmp.Or(req.TTL, h.cacheTTL())
+	return h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+		row, err := tx.Artifact(a.ID)
+		if err != nil {
+			return noArtifact(a.Name, err)
+		}
+		if row.Key != "" && row.Key != key {
+			return sdk.NewInvalid(sdk.ReasonSpec, "artifact %s is a cache already, under another key: make one of its own", a.Name)
+		}
+		older, err := tx.Artifacts(store.ArtifactFilter{Key: key})
+		if err != nil {
+			return err
+		}
+		for _, old := range older {
+			if old.ID == a.ID || !old.InvalidAt.IsZero() {
+				continue
+			}
+			old.Key, old.ExpiresAt = supersededKey(key), now
+			if err := tx.PutArtifact(old); err != nil {
+				return err
+			}
+		}
+		row.Key, row.Team, row.Source, row.Owner = key, req.Team, req.Source, ""
+		row.TTL, row.UsedAt, row.ExpiresAt, row.InvalidAt = ttl, now, now.Add(ttl), time.Time{}
+		return tx.PutArtifact(row)
+	})
+}

@@ -1,0 +1,134 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// PlacementState says what an [Explanation] is about.
+type PlacementState string
+
+// What is explained.
+const (
+	PlacementPlaced  PlacementState = "placed"  // it has a worker
+	PlacementWaiting PlacementState = "waiting" // every worker that would do is full
+	PlacementAsked   PlacementState = "asked"   // what would be, if it were asked for now
+)
+
+// Explanation says where a container is or could be, and why there and not elsewhere.
+type Explanation struct {
+	Owner string // empty: of nobody
+	State PlacementState
+
+	Worker string        // placed: on which; asked: which is the best now, empty if none takes it
+	Held   bool          // its owner had the place already, so nothing was weighed
+	Scores []pool.Score  // of Worker, in the order of the chain
+	At     time.Time     // placed: when
+	Waited time.Duration // placed: before that; waiting: so far
+
+	Position int // waiting: in the queue, from 1
+	Priority int // waiting: its own
+
+	// Workers has a verdict on each worker, the best first. Placed: on the others, as things stood then; nil where there were too many
+	// to keep, or the record is an older host's.
+	Workers []pool.Verdict
+	// Err says in words why it would not be placed now; nil if it would.
+	Err error
+}
+
+// ExplainOwner explains where an owner's container is, or what it waits for. One that has neither is sdk.NotFound.
+func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, error) {
+	if w, position, ok := h.queue.Find(owner); ok {
+		e := &Explanation{Owner: owner, State: PlacementWaiting, Waited: time.Since(w.Since), Position: position, Priority: w.Spec.Priority,
+			Workers: h.place.Explain(h.index, w.Spec)}
+		_, e.Err = h.place.Choose(h.index, w.Spec)
+		return e, nil
+	}
+	var e *Explanation
+	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
+		e, err = explainPlaced(tx, owner)
+		return err
+	})
+	return e, err
+}
+
+// ExplainRequest explains where a container would be, if it were asked for now. Nothing is made or leased.
+func (h *Host) ExplainRequest(ctx context.Context, req ContainerRequest) (*Explanation, error) {
+	p, err := req.plan()
+	if err != nil {
+		return nil, err
+	}
+	spec, err := h.placementSpec(ctx, req, p, req.Exclude)
+	if err != nil {
+		return nil, err
+	}
+	e := &Explanation{State: PlacementAsked, Workers: h.place.Explain(h.index, spec)}
+	choice, err := h.place.Choose(h.index, spec)
+	e.Worker, e.Scores, e.Err = choice.Worker, choice.Scores, err
+	return e, nil
+}
+
+// ExplainStep is ExplainRequest for a step of a job, without its inputs: where those will be is not known before it runs.
+func (h *Host) ExplainStep(ctx context.Context, s *job.Step) (*Explanation, error) {
+	req := stepRequest(s)
+	for _, name := range s.Outputs {
+		req.Outputs = append(req.Outputs, Output{Name: name, Path: name})
+	}
+	if s.Image != nil {
+		req.Features = append(req.Features, sdk.FeatureImageVolume)
+	}
+	return h.ExplainRequest(ctx, req)
+}
+
+// explainPlaced reads why a container is where it is.
+func explainPlaced(tx *store.Tx, owner string) (*Explanation, error) {
+	row, err := tx.ContainerByOwner(owner)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, &sdk.Error{Class: sdk.NotFound, Kind: sdk.KindContainer, ID: owner, Message: fmt.Sprintf("%s neither has a container nor waits for one", owner)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	var r containerRecord
+	if err := json.Unmarshal(row.Spec, &r); err != nil {
+		return nil, fmt.Errorf("record of container %s: %w", row.ID, err)
+	}
+	e := &Explanation{Owner: owner, State: PlacementPlaced, Worker: row.Worker, At: row.CreatedAt}
+	if p := r.Placed; p != nil {
+		e.Held, e.Scores, e.At, e.Waited, e.Workers = p.Held, p.Scores, p.At, p.Waited, p.Others
+	}
+	return e, nil
+}
+
+// Placements explains where the steps of a run were placed, in the order in which they were.
+func (r *Records) Placements(ctx context.Context, run string) ([]*Explanation, error) {
+	return placements(ctx, r.store, run)
+}
+
+func placements(ctx context.Context, st *store.Store, run string) ([]*Explanation, error) {
+	var out []*Explanation
+	err := st.View(ctx, func(tx *store.Tx) error {
+		rows, err := tx.Containers(store.ContainerFilter{OwnerPrefix: RunOwner(run, "")})
+		if err != nil {
+			return err
+		}
+		out = nil
+		for _, row := range rows {
+			e, err := explainPlaced(tx, row.Owner)
+			if err != nil {
+				return err
+			}
+			out = append(out, e)
+		}
+		return nil
+	})
+	return out, err
+}

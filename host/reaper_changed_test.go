@@ -1,0 +1,134 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// What has come into use since it was judged stays, with what it is made of, and is not told as gone.
+func TestChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	rt, clk := newMemory(t, "m"), newTestClock()
+	var h *Host
+	var inUse atomic.Bool
+	o := &hooked{Runtime: rt, hook: func(_ context.Context, call, id string, _ int, real func() error) error {
+		if call == "destroy" && id == "stray" { // it goes before all volumes
+			h.busy.add("clone")
+			inUse.Store(true)
+		}
+		return real()
+	}}
+	h = openHost(t, o, Options{clock: clk.clock()}, "m")
+	conn, err := rt.Worker("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{sdk.LabelInstallation: h.Installation()}
+	if err := conn.CreateContainer(t.Context(), sdk.ContainerSpec{ID: "stray", Token: "t", Labels: labels}, nil); err != nil {
+		t.Fatal(err)
+	}
+	reapAll(t, h) // the container has its grace; the volumes have none
+	for _, v := range []struct{ id, parent string }{{"root", ""}, {"clone", "root"}} {
+		spec := sdk.VolumeSpec{ID: sdk.VolumeID(v.id), Token: "t", Labels: labels, Clone: sdk.VolumeID(v.parent)}
+		if err := errors.Join(conn.CreateVolume(t.Context(), spec), conn.SealVolume(t.Context(), spec.ID)); err != nil {
+			t.Fatal(err)
+		}
+		row := store.Volume{ID: v.id, Worker: "m", Token: "t", State: volumeSealed, Artifact: "removed", Parent: v.parent, Role: roleReplica}
+		if err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error { return tx.PutVolume(row) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	clk.pass(h.cfg.Timing.MissingGrace)
+	report := reapAll(t, h)
+	if !inUse.Load() {
+		t.Fatalf("nothing has changed meanwhile: %+v", report.Verdicts)
+	}
+	left := onWorker(t, rt, "m")
+	for id, why := range map[string]string{"clone": "it has changed meanwhile", "root": "volume clone needs it"} {
+		v := verdictOf(t, report, id)
+		if v.Action != ReapKeep || v.Err != nil || !strings.Contains(v.Reason, why) || !strings.Contains(v.Reason, "its artifact was removed") {
+			t.Errorf("%s: %+v", id, v)
+		}
+		if !slices.Contains(left, "volume "+id) {
+			t.Errorf("%s is gone: %q", id, left)
+		}
+	}
+	if v := verdictOf(t, report, "stray"); v.Action != ReapDestroy || v.Err != nil || slices.Contains(left, "container stray") {
+		t.Errorf("%+v; left: %q", v, left)
+	}
+	h.busy.remove("clone")
+	reapAll(t, h)
+	if left := onWorker(t, rt, "m"); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// What a sweep does not come to any more is not told as gone.
+func TestSweepCutShort(t *testing.T) {
+	t.Parallel()
+	rt, clk := newMemory(t, "m"), newTestClock()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	o := &hooked{Runtime: rt, hook: func(_ context.Context, call, _ string, _ int, real func() error) error {
+		if call == "destroy" {
+			cancel()
+		}
+		return real()
+	}}
+	h := openHost(t, o, Options{clock: clk.clock()}, "m")
+	conn, err := rt.Worker("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{sdk.LabelInstallation: h.Installation()}
+	err = errors.Join(conn.CreateContainer(t.Context(), sdk.ContainerSpec{ID: "stray", Token: "t", Labels: labels}, nil),
+		conn.CreateVolume(t.Context(), sdk.VolumeSpec{ID: "later", Token: "t", Labels: labels}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reapAll(t, h)
+	clk.pass(h.cfg.Timing.MissingGrace)
+	report, err := h.Reap(ctx, false)
+	if !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if v := verdictOf(t, report, "later"); v.Action != ReapDestroy || !errors.Is(v.Err, context.Canceled) {
+		t.Errorf("%+v", v)
+	}
+	if left := onWorker(t, rt, "m"); !slices.Contains(left, "volume later") {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// A container that is destroyed is not lost, though its worker has not listed it for long.
+func TestLoseWhatIsGone(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	c, err := h.Container(t.Context(), "owner", ContainerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, err := h.containerByOwner(t.Context(), "owner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, state := range []string{containerDestroying, containerDestroyed, containerLost} {
+		row.State = state
+		if err := h.putContainer(t.Context(), row); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.loseContainer(t.Context(), string(c.id), "missing"); !errors.Is(err, errChanged) || stateOf(t, h, "owner") != state {
+			t.Errorf("%s: %v; it became %s", state, err, stateOf(t, h, "owner"))
+		}
+	}
+	if err := h.loseContainer(t.Context(), "unknown", "missing"); !errors.Is(err, errChanged) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,369 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/host/store"
+)
+
+// Drain is what a landing or retiring worker still waits for.
+type Drain struct {
+	Containers []string        // their owners
+	Volumes    int             // that are being written or destroyed
+	Artifacts  []DrainArtifact // that are needed, and nowhere else yet
+	Moved      int             // artifacts that were copied to other workers, since the host or the drain began
+	MovedBytes int64
+}
+
+// DrainArtifact is an artifact that has to be copied to another worker.
+type DrainArtifact struct {
+	Name  string
+	Bytes int64
+	Why   string // it is not there yet; empty: it is being copied
+}
+
+// Done tells whether the worker waits for nothing more.
+func (d Drain) Done() bool { return len(d.Containers) == 0 && d.Volumes == 0 && len(d.Artifacts) == 0 }
+
+// String tells people what it waits for.
+func (d Drain) String() string {
+	var parts []string
+	if n := len(d.Containers); n > 0 {
+		parts = append(parts, fmt.Sprintf("the end of %s", list(d.Containers)))
+	}
+	var names []string
+	for _, a := range d.Artifacts {
+		if a.Why != "" {
+			parts = append(parts, fmt.Sprintf("artifact %s to be copied (%s)", a.Name, a.Why))
+			continue
+		}
+		names = append(names, a.Name)
+	}
+	if len(names) > 0 {
+		parts = append(parts, "the copying of "+list(names))
+	}
+	if d.Volumes > 0 {
+		parts = append(parts, fmt.Sprintf("%d volumes that are being written or destroyed", d.Volumes))
+	}
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(parts, ", and for ")
+}
+
+// list names a few.
+func list(names []string) string {
+	const few = 5
+	if len(names) <= few {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+}
+
+// drainEvery is how often a drain looks again.
+const drainEvery = time.Second
+
+// drain is the emptying of one worker, a goroutine of its own: a worker that hangs holds up no other.
+type drain struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+func (d *drain) stop() {
+	d.cancel()
+	<-d.done
+}
+
+// startDrain empties the worker if its orders say so. The worker's ordering is held.
+func (h *Host) startDrain(w *worker) error {
+	if s := w.ordered().state; s != pool.Landing && s != pool.Retiring {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(h.ctx)
+	d := &drain{cancel: cancel, done: make(chan struct{})}
+	err := h.spawn(func() {
+		defer close(d.done)
+		defer cancel()
+		h.drain(ctx, w)
+	})
+	if err != nil {
+		cancel()
+		return err
+	}
+	w.drain = d
+	return nil
+}
+
+func (h *Host) drain(ctx context.Context, w *worker) {
+	tick := time.NewTicker(drainEvery)
+	defer tick.Stop()
+	var moved Drain
+	for {
+		done, err := h.drainOnce(ctx, w, &moved)
+		if done || ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			h.log.Warn("a worker cannot be emptied yet", "worker", w.name, "error", err)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// drainOnce moves what can be moved, and ends the drain if nothing is left.
+func (h *Host) drainOnce(ctx context.Context, w *worker, moved *Drain) (done bool, err error) {
+	left, moves, kept, err := h.stillThere(ctx, w)
+	if err != nil {
+		return false, err
+	}
+	if len(kept) > 0 && w.ordered().state == pool.Retiring {
+		for _, row := range kept {
+			err = errors.Join(err, h.giveUpKept(ctx, row))
+		}
+		if err != nil {
+			return false, err
+		}
+		if left, moves, _, err = h.stillThere(ctx, w); err != nil {
+			return false, err
+		}
+	}
+	left.Moved, left.MovedBytes = moved.Moved, moved.MovedBytes
+	w.tellDrain(left)
+	if len(moves) > 0 {
+		why := h.move(ctx, w, moves, moved)
+		if left, _, _, err = h.stillThere(ctx, w); err != nil {
+			return false, err
+		}
+		for i, a := range left.Artifacts {
+			left.Artifacts[i].Why = why[a.Name]
+		}
+		left.Moved, left.MovedBytes = moved.Moved, moved.MovedBytes
+		w.tellDrain(left)
+	}
+	if !left.Done() {
+		return false, nil
+	}
+	return h.endDrain(ctx, w)
+}
+
+// giveUpKept destroys a container that people could look at, and what is in it.
+func (h *Host) giveUpKept(ctx context.Context, row store.Container) error {
+	if err := h.destroyContainer(ctx, row, true, destroyPatience); err != nil {
+		return fmt.Errorf("container of %s, which has failed: %w", row.Owner, err)
+	}
+	volumes, err := h.volumes(ctx, store.VolumeFilter{Container: row.ID})
+	if err != nil {
+		return err
+	}
+	return h.destroyVolumes(ctx, volumes)
+}
+
+// endDrain says that the worker is empty, and tells whether it is. What is left on one that retires goes first.
+func (h *Host) endDrain(ctx context.Context, w *worker) (bool, error) {
+	o := w.ordered()
+	next := orders{pool.Landed, o.reason}
+	switch o.state {
+	case pool.Landing:
+	case pool.Retiring:
+		next.state = pool.Retired
+		if empty, err := h.clearWorker(ctx, w); err != nil || !empty {
+			return false, err
+		}
+	default: // nobody wants it to be empty any more
+		return true, nil
+	}
+	if err := h.putOrders(ctx, w, next); err != nil {
+		return false, err
+	}
+	w.obey(next)
+	h.tellPlacement(w)
+	return true, nil
+}
+
+// clearWorker destroys the volumes of a worker on which nothing runs, and tells whether it did: not if something is being made there, or has
+// become the last of its content, since the drain looked. Of a worker that is gone the records go.
+func (h *Host) clearWorker(ctx context.Context, w *worker) (bool, error) {
+	if w.goneSince(w.goneIn) {
+		return true, h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+			return errors.Join(h.loseContainers(tx, w.name, "worker "+w.name+" is gone, and was retired"), h.loseVolumes(tx, w.name))
+		})
+	}
+	var rows []store.Volume
+	needed := false
+	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
+		needed = false
+		if rows, err = tx.Volumes(store.VolumeFilter{Worker: w.name}); err != nil {
+			return err
+		}
+		for _, v := range rows {
+			if needed = v.State != volumeSealed; !needed && v.Artifact != "" {
+				_, needed, err = h.onlyThere(tx, v)
+			}
+			if err != nil || needed {
+				return err
+			}
+		}
+		for i := range rows {
+			rows[i].State = volumeDestroying
+			if err := tx.PutVolume(rows[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || needed {
+		return false, err
+	}
+	for _, v := range rows {
+		if v.Artifact != "" {
+			h.index.RemoveVolume(w.name, v.Artifact)
+		}
+	}
+	slices.Reverse(rows) // clones are younger than what they are clones of
+	err = h.destroyVolumes(ctx, rows)
+	return err == nil, err
+}
+
+// goneSince tells whether the worker has been away for so long.
+func (w *worker) goneSince(d time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.conn == nil && time.Since(w.since) >= d
+}
+
+func (w *worker) tellDrain(d Drain) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waits = &d
+}
+
+// move is what has to be copied to another worker.
+type move struct {
+	artifact *Artifact
+	bytes    int64
+	team     string    // whose it is
+	spec     pool.Spec // of who needs it
+}
+
+// move copies artifacts to other workers, a few at a time, and tells of each that it could not why.
+func (h *Host) move(ctx context.Context, w *worker, moves []move, moved *Drain) map[string]string {
+	const atOnce = 2
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	var mu sync.Mutex
+	why := make(map[string]string)
+	for _, m := range moves {
+		g.Go(func() error {
+			to, err := h.refuge(w, m)
+			if err == nil {
+				_, err = h.replicate(ctx, m.artifact, to, nil)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				why[m.artifact.Name] = err.Error()
+				return nil
+			}
+			moved.Moved++
+			moved.MovedBytes += m.bytes
+			return nil
+		})
+	}
+	_ = g.Wait() // each tells of itself
+	return why
+}
+
+// refuge is the best worker for something that has to leave one: that which would take the work that needs it, full or not, else any that
+// runs. One that comes and goes is taken only where there is no other, for what is there goes with it.
+func (h *Host) refuge(from *worker, m move) (*worker, error) {
+	spec := m.spec
+	spec.Exclude = map[string]string{from.name: "it is being emptied"}
+	var second *worker
+	for _, v := range h.place.Explain(h.index, spec) {
+		if !v.Reason.Compatible() {
+			continue
+		}
+		w, err := h.worker(v.Worker)
+		if err != nil {
+			return nil, err
+		}
+		if !w.passing() {
+			return w, nil
+		}
+		if second == nil {
+			second = w
+		}
+	}
+	if w := h.lasting(from.name, m.team); w != nil {
+		return w, nil
+	}
+	if second != nil {
+		return second, nil
+	}
+	for _, p := range h.index.Workers() {
+		if takesIn(p, from.name, m.team) {
+			return h.worker(p.Name)
+		}
+	}
+	return nil, fmt.Errorf("no other worker runs that could keep it: add or uncordon one")
+}
+
+// lasting is a worker that runs, may keep what is a team's, and stays; nil: there is none but the one that is left out.
+func (h *Host) lasting(but, team string) *worker {
+	for _, p := range h.index.Workers() {
+		if w, err := h.worker(p.Name); err == nil && takesIn(p, but, team) && !w.passing() {
+			return w
+		}
+	}
+	return nil
+}
+
+// takesIn tells whether a worker may keep what is a team's and has to leave another worker.
+func takesIn(p pool.Worker, from, team string) bool {
+	return p.Name != from && p.State == pool.Running && (p.Team == "" || p.Team == team)
+}
+
+// AwaitDrained waits until a landing or retiring worker is empty, and calls progress with what it waits for, now and each time that this
+// changes. It fails if the worker is given other orders meanwhile.
+func (h *Host) AwaitDrained(ctx context.Context, name string, progress func(Drain)) error {
+	tick := time.NewTicker(drainEvery / 4)
+	defer tick.Stop()
+	told := ""
+	for {
+		w, err := h.knownWorker(name)
+		if err != nil {
+			return err
+		}
+		switch r := w.report(); r.State {
+		case pool.Landed, pool.Retired:
+			return nil
+		case pool.Landing, pool.Retiring:
+			if r.Drain != nil && r.Drain.String() != told && progress != nil {
+				told = r.Drain.String()
+				progress(*r.Drain)
+			}
+		default:
+			return fmt.Errorf("worker %s is %s: somebody has given it other orders", name, r.State)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-h.ctx.Done():
+			return ErrClosed
+		}
+	}
+}

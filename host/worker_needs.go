@@ -1,0 +1,222 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/host/store"
+)
+
+// stillThere tells what a worker that is being emptied waits for, and what of that can be copied elsewhere. It does not wait for containers
+// that are kept only for people to look at.
+func (h *Host) stillThere(ctx context.Context, w *worker) (d Drain, moves []move, kept []store.Container, err error) {
+	leases := h.index.Leases(w.name) // before the rows: a container has either at any moment
+	retiring, gone := w.ordered().state == pool.Retiring, w.goneSince(w.goneIn)
+	var only []onlyThere
+	err = h.store.View(ctx, func(tx *store.Tx) error {
+		containers, err := tx.Containers(store.ContainerFilter{Worker: w.name, States: []string{containerCreating, containerReady, containerDestroying}})
+		if err != nil {
+			return err
+		}
+		looked := make(map[string]bool) // by people
+		for _, c := range containers {
+			is, err := isKept(c)
+			switch {
+			case err != nil:
+				return err
+			case is && !gone:
+				kept, looked[c.ID] = append(kept, c), true
+			case !is && (c.State != containerDestroying || !gone):
+				d.Containers = append(d.Containers, cmp.Or(c.Owner, c.ID))
+			}
+		}
+		if gone {
+			return nil // nothing there can be read or destroyed
+		}
+		volumes, err := tx.Volumes(store.VolumeFilter{Worker: w.name})
+		if err != nil {
+			return err
+		}
+		for _, v := range volumes {
+			if v.State != volumeSealed {
+				if !looked[v.Container] {
+					d.Volumes++
+				}
+				continue
+			}
+			if v.Artifact == "" {
+				continue
+			}
+			o, is, err := h.onlyThere(tx, v)
+			if err != nil {
+				return err
+			}
+			if is {
+				only = append(only, o)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return d, nil, nil, err
+	}
+	for _, l := range leases {
+		if !slices.Contains(d.Containers, l.Owner) {
+			d.Containers = append(d.Containers, l.Owner)
+		}
+	}
+	for _, o := range only {
+		spec, need := h.needed(o)
+		if need == needNot && !retiring {
+			continue
+		}
+		moves = append(moves, move{&Artifact{ID: o.artifact.ID, Name: o.artifact.Name}, o.bytes, o.team, spec})
+		if need == needNow || retiring {
+			d.Artifacts = append(d.Artifacts, DrainArtifact{Name: o.artifact.Name, Bytes: o.bytes})
+		}
+	}
+	return d, moves, kept, nil
+}
+
+// isKept tells whether a container is there only for people to look at.
+func isKept(row store.Container) (bool, error) {
+	if row.State != containerReady {
+		return false, nil
+	}
+	var r containerRecord
+	if err := json.Unmarshal(row.Spec, &r); err != nil {
+		return false, fmt.Errorf("record of container %s: %w", row.ID, err)
+	}
+	return r.Kept, nil
+}
+
+// onlyThere is an artifact whose only copy is on a worker that is being emptied.
+type onlyThere struct {
+	artifact store.Artifact
+	bytes    int64
+	team     string
+	going    bool // its run has not ended, here or anywhere
+}
+
+// onlyThere tells whether what a volume has is nowhere else that stays. What can be had again, as a cache can, does not count, nor what the
+// host keeps itself.
+func (h *Host) onlyThere(tx *store.Tx, v store.Volume) (onlyThere, bool, error) {
+	a, err := tx.Artifact(v.Artifact)
+	if err != nil {
+		return onlyThere{}, false, ignoreNotFound(err)
+	}
+	if a.Key != "" || a.Blob != "" {
+		return onlyThere{}, false, nil
+	}
+	copies, err := tx.Volumes(store.VolumeFilter{Artifact: a.ID, States: []string{volumeSealed}})
+	if err != nil {
+		return onlyThere{}, false, err
+	}
+	passing := false // a copy is on a worker that comes and goes
+	for _, c := range copies {
+		w, err := h.worker(c.Worker)
+		if c.Worker == v.Worker || err != nil {
+			continue
+		}
+		if s := w.report().State; s != pool.Running && s != pool.Cordoned {
+			continue
+		}
+		if !w.passing() {
+			return onlyThere{}, false, nil
+		}
+		passing = true
+	}
+	o := onlyThere{artifact: a, bytes: v.Bytes, team: a.Team}
+	if c, err := tx.ContainerByOwner(a.Owner); err == nil {
+		o.team = c.Team
+	} else if !errors.Is(err, store.ErrNotFound) {
+		return o, false, err
+	}
+	if passing && h.lasting(v.Worker, o.team) == nil {
+		return onlyThere{}, false, nil // there is no better place
+	}
+	if id := runOf(a.Owner); id != "" {
+		row, err := tx.Run(id)
+		if err != nil {
+			return o, true, ignoreNotFound(err)
+		}
+		o.going = row.State == runGoing
+	}
+	return o, true, nil
+}
+
+// How much an artifact is needed.
+type need uint8
+
+const (
+	needNot   need = iota
+	needLater      // by a run that has not ended and that nobody runs now
+	needNow        // by a step of a run that this host runs
+)
+
+// needed tells whether steps that have not ended need an artifact, and what the first of them asks of its worker.
+func (h *Host) needed(o onlyThere) (pool.Spec, need) {
+	spec := pool.Spec{Team: o.team, Kind: pool.NoInput}
+	h.mu.Lock()
+	runs := make([]*run, 0, len(h.going))
+	for _, r := range h.going {
+		runs = append(runs, r)
+	}
+	h.mu.Unlock()
+	for _, r := range runs {
+		if s, wants := r.wants(o.artifact); wants {
+			if s != nil {
+				spec = pool.Spec{Team: s.Team, Runtime: s.Runtime, Platform: s.Platform, Tags: s.Tags}
+			}
+			return spec, needNow
+		}
+	}
+	id := runOf(o.artifact.Owner)
+	h.mu.Lock()
+	here := h.runs[id]
+	h.mu.Unlock()
+	if id != "" && !here && o.going {
+		return spec, needLater
+	}
+	return spec, needNot
+}
+
+// wants tells whether an artifact is needed by a step that has not ended, which is told, or for an output of the job.
+func (r *run) wants(a store.Artifact) (*job.Step, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	is := func(ref job.Ref) bool {
+		have := r.artifacts[job.Ref{Input: ref.Input, Step: ref.Step, Output: ref.Output}]
+		return have != nil && have.ID == a.ID
+	}
+	for i := range r.req.Job.Steps {
+		s := &r.req.Job.Steps[i]
+		if _, ended := r.results[s.Name]; ended {
+			continue
+		}
+		if strings.HasPrefix(a.Owner+"/", r.owner(s.Name)+"/") { // it is just being made
+			return nil, true
+		}
+		if s.Image != nil && is(*s.Image) {
+			return s, true
+		}
+		for _, ref := range s.Inputs {
+			if is(ref) {
+				return s, true
+			}
+		}
+	}
+	for _, o := range r.req.Job.Outputs {
+		if _, taken := r.req.Outputs[o.Name]; taken && is(o.From) {
+			return nil, true
+		}
+	}
+	return nil, false
+}

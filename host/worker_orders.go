@@ -1,0 +1,126 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// orders are what an operator wants of a worker; the zero value is nothing. They are in its row, and hold until others are given.
+type orders struct {
+	state  pool.State // Cordoned, Landing, Landed, Retiring or Retired
+	reason string     // for people
+}
+
+// CordonWorker keeps new work from a worker; what runs there goes on. A drain that was under way stops. Idempotent, as all orders
+// are: giving one again changes at most its reason. Orders outlive the host. A worker that is not known is sdk.NotFound.
+func (h *Host) CordonWorker(ctx context.Context, name, reason string) error {
+	return h.order(ctx, name, orders{pool.Cordoned, reason})
+}
+
+// UncordonWorker takes all orders back: the worker takes new work again.
+func (h *Host) UncordonWorker(ctx context.Context, name string) error {
+	return h.order(ctx, name, orders{})
+}
+
+// LandWorker begins to empty a worker that will come back, and returns: it takes no new work, what runs there ends by itself, what
+// steps of runs under way still need of it is copied to other workers, and then it has landed. [WorkerReport.Drain] tells what it waits
+// for, and [Host.AwaitDrained] waits.
+func (h *Host) LandWorker(ctx context.Context, name, reason string) error {
+	return h.order(ctx, name, orders{pool.Landing, reason})
+}
+
+// RetireWorker is LandWorker for a worker that will not come back: every artifact that is only there is copied, and what is left on it
+// is destroyed. Of one that has been away for as long as the host waits for a worker, only the records go.
+func (h *Host) RetireWorker(ctx context.Context, name, reason string) error {
+	return h.order(ctx, name, orders{pool.Retiring, reason})
+}
+
+func (h *Host) order(ctx context.Context, name string, o orders) error {
+	w, err := h.knownWorker(name)
+	if err != nil {
+		return err
+	}
+	w.ordering.Lock()
+	defer w.ordering.Unlock()
+	if now := w.ordered().state; now == pool.Landed && o.state == pool.Landing || now == pool.Retired && o.state == pool.Retiring {
+		return nil // done already
+	}
+	if w.drain != nil {
+		w.drain.stop()
+		w.drain = nil
+	}
+	if err := h.putOrders(ctx, w, o); err != nil { // the old ones stand, and their drain goes on
+		return errors.Join(fmt.Errorf("worker %s: %w", name, err), h.startDrain(w))
+	}
+	w.obey(o)
+	h.tellPlacement(w)
+	return h.startDrain(w)
+}
+
+// putOrders keeps what an operator wants. It survives a loss of power.
+func (h *Host) putOrders(ctx context.Context, w *worker, o orders) error {
+	return h.store.Release(ctx, store.PowerSafe, func(tx *store.Tx) error {
+		row, err := tx.Worker(w.name)
+		if errors.Is(err, store.ErrNotFound) {
+			row, err = store.Worker{ID: w.name}, nil
+		}
+		if err != nil {
+			return err
+		}
+		row.Orders, row.Reason, row.OrderedAt = string(o.state), o.reason, time.Now()
+		return tx.PutWorker(row)
+	})
+}
+
+// loadOrders reads what operators wanted of workers before this host began.
+func (h *Host) loadOrders(ctx context.Context) (map[string]orders, error) {
+	out := make(map[string]orders)
+	err := h.store.View(ctx, func(tx *store.Tx) error {
+		rows, err := tx.Workers()
+		for _, row := range rows {
+			if row.Orders != "" {
+				out[row.ID] = orders{pool.State(row.Orders), row.Reason}
+			}
+		}
+		return err
+	})
+	return out, err
+}
+
+// knownWorker is worker, with the names that there are in its error.
+func (h *Host) knownWorker(name string) (*worker, error) {
+	var names []string
+	for _, w := range h.sortedWorkers() {
+		if w.forgotten() {
+			continue
+		}
+		if w.name == name {
+			return w, nil
+		}
+		names = append(names, w.name)
+	}
+	message := fmt.Sprintf("there is no worker %q: this host knows none", name)
+	if len(names) > 0 {
+		message = fmt.Sprintf("there is no worker %q: those that this host knows are %s", name, strings.Join(names, ", "))
+	}
+	return nil, &sdk.Error{Class: sdk.NotFound, Kind: sdk.KindWorker, ID: name, Message: message}
+}
+
+func (w *worker) ordered() orders {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.orders
+}
+
+func (w *worker) obey(o orders) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.orders, w.waits = o, nil
+}

@@ -1,0 +1,204 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// nodes tells workers as a test wants them.
+type nodes struct {
+	events chan sdk.WorkerEvent
+}
+
+func newNodes() *nodes { return &nodes{events: make(chan sdk.WorkerEvent)} }
+
+func (n *nodes) workers(ctx context.Context, emit func(sdk.WorkerEvent) error) error {
+	for {
+		select {
+		case e := <-n.events:
+			if err := emit(e); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (n *nodes) tell(kind sdk.WorkerEventKind, names ...string) {
+	e := sdk.WorkerEvent{Kind: kind}
+	for _, name := range names {
+		e.Workers = append(e.Workers, sdk.WorkerInfo{Name: name, Platform: "memory"})
+	}
+	n.events <- e
+}
+
+// A node that its plugin takes back is forgotten after a while: what ran there is lost, its place and its records are free. What is
+// remembered of its containers can still be asked for, by the next host too, and a node of that name that comes later is a new one.
+func TestNodesComeAndGo(t *testing.T) {
+	t.Parallel()
+	n, dir := newNodes(), t.TempDir()
+	cfg := testConfig("m")
+	cfg.Timing.Prune, cfg.Timing.WorkerGone = 100*time.Millisecond, time.Second
+	o := &hooked{Runtime: newMemory(t, "m/1", "m/2"), workers: n.workers}
+	opts := Options{StateDir: dir, Runtimes: map[string]sdk.Runtime{"memory": o}}
+	h, err := Open(t.Context(), cfg, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeTestHost(t, h) })
+	n.tell(sdk.WorkerSnapshot, "m/1")
+	if err := readyWithin(t, h, hangs); err != nil {
+		t.Fatal(err)
+	}
+	p := script(t, h, "owner", "sleep 1000")
+	within(t, hangs, "it is followed, by a call that nothing on the worker ends", func() bool {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		return o.n["follow"] > 0
+	})
+	if err := h.CordonWorker(t.Context(), "m/1", ""); err != nil {
+		t.Fatal(err)
+	}
+	n.tell(sdk.WorkerRemove, "m/1")
+	within(t, hangs, "the node is forgotten", func() bool { return len(h.Workers()) == 0 })
+	if row := containerRows(t, h)[0]; row.State != containerLost {
+		t.Errorf("its container is %s", row.State)
+	}
+	if l, held := h.index.Held("owner"); held {
+		t.Errorf("lease %+v is left", l)
+	}
+	var rows []store.Worker
+	if err := h.store.View(t.Context(), func(tx *store.Tx) (err error) { rows, err = tx.Workers(); return err }); err != nil || len(rows) > 0 {
+		t.Errorf("rows of workers are left: %+v, %v", rows, err)
+	}
+	var lost *LostError
+	if out := waitOutcome(t, p); !errors.As(out.Err, &lost) {
+		t.Errorf("its process: %+v", out)
+	}
+	n.tell(sdk.WorkerUpsert, "m/2")
+	within(t, hangs, "another node comes", func() bool { ws := h.Workers(); return len(ws) == 1 && ws[0].Up })
+	n.tell(sdk.WorkerUpsert, "m/1")
+	within(t, hangs, "the node is there again", func() bool { return len(h.Workers()) == 2 && h.Workers()[0].Up })
+	if r := reportOf(t, h, "m/1"); r.State != pool.Running {
+		t.Errorf("what was wanted of the old node is wanted of the new one: %+v", r)
+	}
+	n.tell(sdk.WorkerRemove, "m/1")
+	within(t, hangs, "the node is forgotten again", func() bool { return len(h.Workers()) == 1 })
+	closeTestHost(t, h)
+
+	h2, err := Open(t.Context(), cfg, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeTestHost(t, h2) })
+	n.tell(sdk.WorkerSnapshot, "m/2")
+	if err := readyWithin(t, h2, hangs); err != nil {
+		t.Fatal(err)
+	}
+	p, err = tryScript(t, h2, "owner", "sleep 1000")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := waitOutcome(t, p); !errors.As(out.Err, &lost) || lost.Worker != "m/1" {
+		t.Errorf("its process after a restart: %+v", out)
+	}
+}
+
+// A worker that comes back is waited for, however long its plugin knew it away; one that is not ephemeral is never forgotten.
+func TestStalledAndBack(t *testing.T) {
+	t.Parallel()
+	away := make(chan bool, 1)
+	away <- false
+	o := &hooked{Runtime: newMemory(t, "m"), status: func(_ context.Context, _ int, s *sdk.Status) error {
+		is := <-away
+		away <- is
+		if is {
+			s.Health, s.Reason = sdk.Away, "unplugged"
+		}
+		return nil
+	}}
+	set := func(is bool) { <-away; away <- is }
+	cfg := testConfig("m")
+	cfg.Timing.Prune, cfg.Timing.Stalled = time.Millisecond, 50*time.Millisecond
+	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": o}})
+	w, err := h.worker("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set(true)
+	w.lookNow()
+	within(t, hangs, "the worker stalls", func() bool { return h.index.Workers()[0].State == pool.Stalled })
+	if r := reportOf(t, h, "m"); r.State != pool.Stalled || r.Reason == "" {
+		t.Errorf("%+v", r)
+	}
+	_, err = h.Container(t.Context(), "owner", ContainerRequest{})
+	var none *pool.NoWorkerError
+	if !errors.As(err, &none) || none.Reasons[0].Reason != pool.NotRunning {
+		t.Errorf("on a stalled worker: %v", err)
+	}
+	set(false)
+	w.lookNow()
+	within(t, hangs, "the worker is back", func() bool { return h.index.Workers()[0].State == pool.Running })
+	c, err := h.Container(t.Context(), "owner", ContainerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// What a worker can do may change: placement follows, and who waited for it in vain is told at once.
+func TestChangedFeatures(t *testing.T) {
+	t.Parallel()
+	features := make(chan []sdk.Feature, 1)
+	features <- nil
+	o := &hooked{Runtime: newMemory(t, "m"), status: func(_ context.Context, _ int, s *sdk.Status) error {
+		has := <-features
+		features <- has
+		s.Features = append(s.Features, has...)
+		return nil
+	}}
+	set := func(f ...sdk.Feature) { <-features; features <- f }
+	cfg := testConfig("m")
+	cfg.Workers[0].Limits.Containers = 1
+	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": o}})
+	w, err := h.worker("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	asks := ContainerRequest{Features: []sdk.Feature{"some.new"}}
+	_, err = h.Container(t.Context(), "early", asks)
+	var none *pool.NoWorkerError
+	if !errors.As(err, &none) || none.Reasons[0].Reason != pool.NoFeature {
+		t.Errorf("without the feature: %v", err)
+	}
+	set("some.new")
+	w.lookNow()
+	within(t, hangs, "the feature is there", func() bool { e, err := h.ExplainRequest(t.Context(), asks); return err == nil && e.Worker == "m" })
+	c, err := h.Container(t.Context(), "first", asks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	waited := make(chan error, 1)
+	go func() {
+		_, err := h.Container(t.Context(), "second", asks)
+		waited <- err
+	}()
+	within(t, hangs, "the second waits", func() bool { return h.queue.Len() == 1 })
+	set()
+	w.lookNow()
+	if err := <-waited; !errors.As(err, &none) || none.Reasons[0].Reason != pool.NoFeature {
+		t.Errorf("when the feature goes: %v", err)
+	}
+	if err := c.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
