@@ -4,10 +4,9 @@ GO          ?= go
 BIN         := bin
 LDFLAGS     := -s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TESTFLAGS   ?=
+export PATH := $(PATH):/usr/sbin:/sbin
 # Packages whose tests talk to real servers. In the gate they run one at a time, and last: meanwhile the servers are built.
 SERVERS     := ./sdk/shim/internal/onnomad ./plugins/nomad/... ./plugins/garden/...
-# One package more at a time than there are processors: most of them wait for servers.
-ATONCE      := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .DEFAULT_GOAL := help
 
@@ -46,17 +45,9 @@ deps: packages servers ## install what the tests need and this machine lacks (De
 
 .PHONY: packages
 packages:
-	@missing=; PATH=$$PATH:/usr/sbin:/sbin; for want in cc:gcc,libc6-dev tar:tar bash:bash awk:mawk sed:sed grep:grep curl:curl find:findutils sort:coreutils \
-		runc:runc dockerd:docker.io busybox:busybox-static gzip:gzip protoc:protobuf-compiler; do \
-		command -v "$${want%%:*}" >/dev/null 2>&1 || missing="$$missing $$(echo "$${want#*:}" | tr , ' ')"; \
-	done; \
-	[ -e /usr/include/google/protobuf/duration.proto ] || missing="$$missing libprotobuf-dev"; \
-	/usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null || missing="$$missing python3-grpcio python3-protobuf"; \
-	if [ -n "$$missing" ]; then \
-		echo "installing$$missing"; as=; [ "$$(id -u)" = 0 ] || as=sudo; \
-		$$as apt-get update -q && $$as apt-get install -y -q --no-install-recommends $$missing; \
-	fi
+	@internal/gate/packages.sh
 
+# Servers that tests talk to are built once for this machine.
 .PHONY: servers
 servers:
 	@GO='$(GO)' plugins/nomad/testserver/build.sh
@@ -67,8 +58,9 @@ tools:
 	@cd internal/gate && $(GO) build -o ../../$(BIN)/ . honnef.co/go/tools/cmd/staticcheck
 
 .PHONY: test
-test: packages tools check ## the gate: check, then all tests as far as they say at once whether a change is good
-	@PATH=$$PATH:/usr/sbin:/sbin $(BIN)/gate -meanwhile '$(MAKE) servers' -- \
+test: ## the gate: check, then all tests as far as they say at once whether a change is good
+	@$(MAKE) --no-print-directory -j2 packages check
+	@$(BIN)/gate -meanwhile '$(MAKE) servers' -- \
 		"-race -short -timeout=15m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SERVERS))" | tr '\n' ' ')" \
 		"-short -timeout=15m -p=1 $(TESTFLAGS) $(SERVERS)"
 
