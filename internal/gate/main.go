@@ -9,7 +9,7 @@
 // FLAKY, with what it printed when it failed last on the screen: its cause is still to be found. Nothing is repeated after a data race,
 // a panic, a leak of goroutines, or a package that does not build.
 //
-// Skipped tests are counted by reason. With CI=true a reason that [allowed] does not list fails the run.
+// Skipped tests are counted by reason. With -strict a reason that [allowed] does not list fails the run.
 //
 // Exit codes: 0 passed, 1 failed, 2 wrong arguments.
 package main
@@ -24,6 +24,7 @@ import (
 
 func main() {
 	repeat := flag.Int("repeat", 3, "repeat the tests that failed if they are no more than `N`")
+	strict := flag.Bool("strict", false, "fail where a test was skipped for another reason than its tier")
 	meanwhile := flag.String("meanwhile", "", "a shell `command` that the last stage needs done")
 	flag.Parse()
 	if flag.NArg() == 0 || *repeat < 0 {
@@ -32,7 +33,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second one ends at once
-	g := gate{out: os.Stdout, goTest: goTest, repeat: *repeat, strict: os.Getenv("CI") == "true", flags: map[string][]string{}}
+	g := gate{out: os.Stdout, goTest: goTest, repeat: *repeat, strict: *strict, flags: map[string][]string{}}
 	if !g.run(ctx, flag.Args(), *meanwhile) {
 		os.Exit(1)
 	}
