@@ -155,10 +155,8 @@ func (w *worker) ListProcesses(ctx context.Context, container sdk.ContainerID) (
 	}
 	infos := make([]sdk.ProcessInfo, 0, len(c.processes))
 	for _, p := range c.processes {
-		info := sdk.ProcessInfo{ID: p.id, Token: p.token, State: sdk.ProcessRunning, StartedAt: p.startedAt}
-		if info.Exit = p.journal.Exited(); info.Exit != nil {
-			info.State = sdk.ProcessExited
-		}
+		info := sdk.ProcessInfo{ID: p.id, Token: p.token, StartedAt: p.startedAt}
+		info.State, info.Exit = p.journal.Status()
 		infos = append(infos, info)
 	}
 	slices.SortFunc(infos, func(a, b sdk.ProcessInfo) int { return a.StartedAt.Compare(b.StartedAt) })
@@ -184,7 +182,7 @@ func (w *worker) SignalProcess(ctx context.Context, container sdk.ContainerID, i
 	switch {
 	case err != nil:
 		return err
-	case p.journal.Exited() != nil:
+	case p.journal.State() == sdk.ProcessExited:
 		return nil
 	case signal == sdk.KILL:
 		p.kill()

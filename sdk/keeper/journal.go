@@ -168,22 +168,23 @@ func (j *Journal) Abort(err error) {
 	j.changed.ring()
 }
 
-// Exited gives the exit, or nil while the process runs and when it was abandoned.
-func (j *Journal) Exited() *sdk.Exit {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.exit == nil {
-		return nil
-	}
-	e := *j.exit
-	return &e
-}
-
 // State is the process's, as a list of processes shows it.
 func (j *Journal) State() sdk.ProcessState {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.state()
+}
+
+// Status is the process's state with the exit of one that has exited, both of one moment: of two questions one could be answered before
+// the exit, and the other one after it.
+func (j *Journal) Status() (sdk.ProcessState, *sdk.Exit) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.exit == nil {
+		return j.state(), nil
+	}
+	e := *j.exit
+	return j.state(), &e
 }
 
 func (j *Journal) state() sdk.ProcessState {

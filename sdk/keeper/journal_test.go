@@ -264,7 +264,7 @@ func testEndsFollowersWhenAbandoned(t *testing.T, journal maker) {
 		t.Errorf("stdin: %d, %v", n, err)
 	}
 	j.Exit(sdk.Exit{})
-	if j.State() != sdk.ProcessAbandoned || j.Exited() != nil {
+	if state, exit := j.Status(); state != sdk.ProcessAbandoned || exit != nil {
 		t.Error("an exit after it was abandoned")
 	}
 }
@@ -326,4 +326,20 @@ func followUntil(t *testing.T, j *Journal, to sdk.Position) error {
 		return nil
 	}
 	return err
+}
+
+// TestStatusIsOfOneMoment: a list that is made while a process ends shows it running, or exited with its exit.
+func TestStatusIsOfOneMoment(t *testing.T) {
+	for range 1000 {
+		j := New(sdk.ProcessSpec{}, nil)
+		var ending sync.WaitGroup
+		ending.Go(func() { j.CloseOutput(); j.Exit(sdk.Exit{Code: 7}) })
+		for state := sdk.ProcessRunning; state == sdk.ProcessRunning; {
+			var exit *sdk.Exit
+			if state, exit = j.Status(); (state == sdk.ProcessExited) != (exit != nil) {
+				t.Fatalf("state %v with exit %v", state, exit)
+			}
+		}
+		ending.Wait()
+	}
 }

@@ -281,8 +281,8 @@ func TestSegmentsAreRemovedWithTheContainer(t *testing.T) {
 
 func TestEnded(t *testing.T) {
 	exited := Ended("p", nil, &sdk.Exit{Code: 9})
-	if exited.State() != sdk.ProcessExited || exited.Exited().Code != 9 {
-		t.Errorf("%v, %v", exited.State(), exited.Exited())
+	if state, exit := exited.Status(); state != sdk.ProcessExited || exit == nil || exit.Code != 9 {
+		t.Errorf("%v, %v", state, exit)
 	}
 	for _, from := range []sdk.Position{0, 100} { // the second was delivered from memory that is no more
 		exits := 0
@@ -292,8 +292,8 @@ func TestEnded(t *testing.T) {
 		}
 	}
 	abandoned := Ended("p", nil, nil)
-	if abandoned.State() != sdk.ProcessAbandoned || abandoned.Exited() != nil {
-		t.Errorf("%v, %v", abandoned.State(), abandoned.Exited())
+	if state, exit := abandoned.Status(); state != sdk.ProcessAbandoned || exit != nil {
+		t.Errorf("%v, %v", state, exit)
 	}
 	state := sdk.ProcessState(0)
 	err := abandoned.Follow(t.Context(), 0, sdk.Follow{Opened: func(o sdk.Opened) error { state = o.State; return nil }})

@@ -218,7 +218,9 @@ func (w *world) List() (all []sdk.ProcessInfo, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id, c := range w.processes {
-		all = append(all, sdk.ProcessInfo{ID: id, Token: c.token, State: c.journal.State(), Exit: c.journal.Exited(), StartedAt: c.started})
+		info := sdk.ProcessInfo{ID: id, Token: c.token, StartedAt: c.started}
+		info.State, info.Exit = c.journal.Status()
+		all = append(all, info)
 	}
 	return all, nil
 }

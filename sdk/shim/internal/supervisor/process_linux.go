@@ -228,7 +228,7 @@ func (s *Supervisor) List() ([]sdk.ProcessInfo, error) {
 			if p.failed != nil {
 				continue
 			}
-			info.State, info.Exit = p.journal.State(), p.journal.Exited()
+			info.State, info.Exit = p.journal.Status()
 		}
 		all = append(all, info)
 	}
