@@ -2,10 +2,12 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -63,18 +65,38 @@ func TestMeanwhile(t *testing.T) {
 	}
 }
 
+// TestKilled: what a test started does not outlive a gate that was killed.
+func TestKilled(t *testing.T) {
+	dir := module(t, `func TestA(t *testing.T) { cmd := exec.Command("sh", "-c", "exec sleep 3600 >> alive"); t.Fatal(cmd.Run()) }`)
+	alive := filepath.Join(dir, "alive")
+	if err := syscall.Mkfifo(alive, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(t.TempDir(), "gate")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	cmd := exec.Command(program, "--", ".")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	end, err := os.Open(alive) // opens when the sleeper does, and ends with it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer end.Close()
+	cmd.Process.Kill()
+	if _, err := io.ReadAll(end); err != nil {
+		t.Fatal(err)
+	}
+	cmd.Wait()
+}
+
 // gateOn runs the stages on a module with one test file; what follows the second stage is the command to run meanwhile.
 func gateOn(t *testing.T, code string, stages ...string) (string, bool) {
 	t.Helper()
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"go.mod":    "module m\n\ngo 1.26.0\n",
-		"a_test.go": "package m\n\nimport (\n\t\"os\"\n\t\"sync\"\n\t\"testing\"\n)\n\nvar _ = os.Stat\n\nvar _ sync.Mutex\n\n" + code + "\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	dir := module(t, code)
 	meanwhile := ""
 	if len(stages) > 2 {
 		stages, meanwhile = stages[:2], "cd '"+dir+"' && "+stages[2]
@@ -87,4 +109,19 @@ func gateOn(t *testing.T, code string, stages ...string) (string, bool) {
 	}}
 	lands := g.run(t.Context(), stages, meanwhile)
 	return out.String(), lands
+}
+
+// module makes a module m with one test file, and returns its directory.
+func module(t *testing.T, code string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"go.mod":    "module m\n\ngo 1.26.0\n",
+		"a_test.go": "package m\n\nimport (\n\t\"os\"\n\t\"os/exec\"\n\t\"sync\"\n\t\"testing\"\n)\n\nvar _, _ = os.Stat, exec.Command\n\nvar _ sync.Mutex\n\n" + code + "\n",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
 }

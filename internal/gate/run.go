@@ -9,8 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
-	"time"
 
 	"gotest.tools/gotestsum/testjson"
 )
@@ -135,11 +133,9 @@ func passed(x *testjson.Execution, tc testjson.TestCase) bool {
 		slices.ContainsFunc(p.Passed, func(one testjson.TestCase) bool { return one.Test == tc.Test })
 }
 
-// scan runs go test and reads what it tells, in addition to what is already in x. When ctx ends, all that go test started is told to end,
-// and killed ten seconds later.
+// scan runs go test and reads what it tells, in addition to what is already in x.
 func (g *gate) scan(ctx context.Context, args []string, x *testjson.Execution, event eventFunc) (*testjson.Execution, error) {
 	cmd := g.goTest(args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
 		return x, err
@@ -148,32 +144,15 @@ func (g *gate) scan(ctx context.Context, args []string, x *testjson.Execution, e
 	if err != nil {
 		return x, err
 	}
-	if err := cmd.Start(); err != nil {
+	all, err := startGroup(ctx, cmd)
+	if err != nil {
 		return x, err
 	}
-	done := make(chan struct{})
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-done:
-			return
-		case <-ctx.Done():
-		}
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGINT)
-		select {
-		case <-done:
-		case <-time.After(10 * time.Second):
-		}
-		syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-	}()
 	x, err = testjson.ScanTestOutput(testjson.ScanConfig{
 		Stdout: stdout, Stderr: stderr, Handler: handler{event, g.out}, Execution: x, IgnoreNonJSONOutputLines: true,
 	})
-	close(done)
-	<-ended
 	var exit *exec.ExitError
-	if end := cmd.Wait(); err == nil && ctx.Err() == nil && errors.As(end, &exit) && exit.ExitCode() == 1 {
+	if end := all.wait(); err == nil && ctx.Err() == nil && errors.As(end, &exit) && exit.ExitCode() == 1 {
 		return x, nil // tests failed, as x tells
 	} else if err == nil {
 		err = end
