@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"gotest.tools/gotestsum/testjson"
 )
@@ -68,8 +70,34 @@ func reason(lines []string) string {
 	return "no reason is told"
 }
 
+// slowest names the packages and tests that took longest: where a gate that has grown slow is to be cut.
+func (g *gate) slowest() {
+	type timed struct {
+		name string
+		took time.Duration
+	}
+	var packages, tests []timed
+	for _, name := range g.tests.Packages() {
+		p := g.tests.Package(name)
+		packages = append(packages, timed{name, p.Elapsed()})
+		for _, tc := range p.TestCases() {
+			if !tc.Test.IsSubTest() {
+				tests = append(tests, timed{name + "." + tc.Test.Name(), tc.Elapsed})
+			}
+		}
+	}
+	for _, all := range [][]timed{packages, tests} {
+		slices.SortFunc(all, func(a, b timed) int { return cmp.Compare(b.took, a.took) })
+		g.say("\nslowest:")
+		for _, one := range all[:min(10, len(all))] {
+			g.say("%8.1fs %s", one.took.Seconds(), one.name)
+		}
+	}
+}
+
 // verdict prints how it ended, the first failures of flaky tests last but for the summary.
 func (g *gate) verdict(failed []testjson.TestCase, defects []string) bool {
+	g.slowest()
 	for _, tc := range g.flaky {
 		g.say("\nFLAKY %s.%s failed and passed when it was repeated. Its first failure:", tc.Package, tc.Test)
 		g.output(g.tests, tc)
