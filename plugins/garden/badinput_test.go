@@ -13,6 +13,7 @@ import (
 
 	"code.cloudfoundry.org/garden"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -74,7 +75,7 @@ func testImages(t *testing.T, x *world) {
 				x.seal(t, id)
 			}
 			check := x.unchanged(t)
-			err := x.CreateContainer(within(t), sdk.ContainerSpec{ID: "c", Token: token, Image: sdk.Image{Volume: id}}, nil)
+			err := x.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "c", Token: token, Image: sdk.Image{Volume: id}}, nil)
 			want(t, err, c.class, c.reason, c.words)
 			if c.class == sdk.NotFound && !sdk.IsNotFound(err, sdk.KindVolume) {
 				t.Errorf("%v, want NotFound of a volume", err)
@@ -105,7 +106,7 @@ func testReferences(t *testing.T, x *world) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			check := x.unchanged(t)
-			want(t, c.by.CreateContainer(within(t), sdk.ContainerSpec{ID: "c", Token: token, Image: c.image}, nil), c.class, c.reason, c.words)
+			want(t, c.by.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "c", Token: token, Image: c.image}, nil), c.class, c.reason, c.words)
 			check()
 		})
 	}
@@ -134,7 +135,7 @@ func testMounts(t *testing.T, x *world) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			check := x.unchanged(t)
-			err := x.CreateContainer(within(t), sdk.ContainerSpec{ID: "c", Token: token, Image: sdk.Image{Volume: "image"}, Mounts: []sdk.Mount{c.mount}, Limits: c.limits}, nil)
+			err := x.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "c", Token: token, Image: sdk.Image{Volume: "image"}, Mounts: []sdk.Mount{c.mount}, Limits: c.limits}, nil)
 			want(t, err, c.class, c.reason, c.words)
 			check()
 		})
@@ -186,8 +187,8 @@ func testPrograms(t *testing.T, x *world) {
 	} {
 		t.Run(string(name), func(t *testing.T) {
 			c.spec.ID, c.spec.Token = name, token
-			want(t, x.StartProcess(within(t), "programs", c.spec), sdk.Invalid, c.reason, c.words)
-			all, err := x.ListProcesses(within(t), "programs")
+			want(t, x.StartProcess(testkit.Context(t), "programs", c.spec), sdk.Invalid, c.reason, c.words)
+			all, err := x.ListProcesses(testkit.Context(t), "programs")
 			if err != nil || slices.ContainsFunc(all, func(p sdk.ProcessInfo) bool { return p.ID == name }) {
 				t.Errorf("a start that was Invalid is listed: %+v, %v", all, err)
 			}
@@ -207,7 +208,7 @@ func testArchives(t *testing.T, x *world) {
 	} {
 		t.Run(string(id), func(t *testing.T) {
 			x.volume(t, sdk.VolumeSpec{ID: id}, nil)
-			err := x.StreamIn(within(t), id, sdk.StreamIn{}, strings.NewReader(string(pack(t, c...))))
+			err := x.StreamIn(testkit.Context(t), id, sdk.StreamIn{}, strings.NewReader(string(pack(t, c...))))
 			want(t, err, sdk.Invalid, sdk.ReasonArchive)
 			if left, err := os.ReadDir(outside); err != nil || len(left) > 0 {
 				t.Errorf("outside of the volume there are now %v, %v", left, err)
@@ -232,7 +233,7 @@ func testVolumeVanished(t *testing.T, x *world) {
 	if out := x.sh(t, "user", "still", "echo alive"); out != "alive\n" {
 		t.Errorf("a process beside the missing volumes: %q", out)
 	}
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	for name, err := range map[string]error{
 		"sealing":         x.SealVolume(ctx, "output"),
 		"streaming in":    x.StreamIn(ctx, "output", sdk.StreamIn{}, strings.NewReader(string(pack(t)))),
@@ -255,7 +256,7 @@ func testVolumeVanished(t *testing.T, x *world) {
 // destroyVolume does so without the plugin.
 func (x *world) destroyVolume(t testing.TB, handle string) {
 	t.Helper()
-	ctx, cancel := undo(t.Context())
+	ctx, cancel := cleaning(t)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, x.Servers.Baggageclaim+"/volumes/"+handle, nil)
 	if err != nil {
@@ -273,14 +274,14 @@ func (x *world) destroyVolume(t testing.TB, handle string) {
 
 // testForeignContainer has a container that somebody else made under an id that the host then wants.
 func testForeignContainer(t *testing.T, x *world) {
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	root := x.Volume(t, "foreign-root", gardentest.Busybox(t), false) + "/rootfs"
 	t.Cleanup(func() { x.destroyVolume(t, "foreign-root") })
 	if err := x.garden.Create(ctx, garden.ContainerSpec{Handle: "taken", RootFSPath: "raw://" + root, Properties: garden.Properties{"owner": "somebody"}}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := undo(t.Context())
+		ctx, cancel := cleaning(t)
 		defer cancel()
 		if err := x.garden.Destroy(ctx, "taken"); err != nil {
 			t.Error(err)
@@ -310,7 +311,7 @@ func testForeignContainer(t *testing.T, x *world) {
 
 // testForeignVolume does the same with a volume.
 func testForeignVolume(t *testing.T, x *world) {
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	path := x.Volume(t, "taken", pack(t, plain("f", "somebody's")), false)
 	t.Cleanup(func() { x.destroyVolume(t, "taken") })
 	check := x.unchanged(t)

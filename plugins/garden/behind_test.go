@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -20,7 +21,7 @@ func tarLink(name, to string) tar.Header {
 
 // testContainerVanished destroys a container directly, under a process that is followed. What its processes did is known still.
 func testContainerVanished(t *testing.T, x *world) {
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	x.volume(t, sdk.VolumeSpec{ID: "work"}, nil)
 	spec := sdk.ContainerSpec{ID: "victim", Token: token, Labels: map[string]string{"l": "v"}, Image: sdk.Image{Volume: "image"}, Mounts: []sdk.Mount{{Volume: "work", Path: "/work"}}}
 	x.container(t, spec)
@@ -70,7 +71,7 @@ func testContainerVanished(t *testing.T, x *world) {
 		small(t, full, "4k")
 		fill(t, full)
 		t.Setenv("TMPDIR", full)
-		_, err := x.ListProcesses(within(t), "victim")
+		_, err := x.ListProcesses(testkit.Context(t), "victim")
 		want(t, err, sdk.Unavailable, "", "victim") // nothing is lost by that
 	})
 	want(t, x.CreateContainer(ctx, spec, nil), sdk.FailedPrecondition, sdk.ReasonDead, `"victim"`)
@@ -90,7 +91,7 @@ func testContainerVanished(t *testing.T, x *world) {
 // checkRemains looks at a container that is gone, with one process that had ended, with code 7, and one that had not.
 func (x *world) checkRemains(t *testing.T, ended, running sdk.ProcessSpec) {
 	t.Helper()
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	all, err := x.ListProcesses(ctx, "victim")
 	if err != nil || len(all) != 2 {
 		t.Fatalf("processes: %+v, %v", all, err)
@@ -120,7 +121,7 @@ func (x *world) checkRemains(t *testing.T, ended, running sdk.ProcessSpec) {
 
 // testOtherToken: an id belongs to its first token.
 func testOtherToken(t *testing.T, x *world) {
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	x.volume(t, sdk.VolumeSpec{ID: "v"}, nil)
 	x.container(t, sdk.ContainerSpec{ID: "c", Image: sdk.Image{Volume: "image"}})
 	check := x.unchanged(t)
@@ -149,15 +150,15 @@ func testTwoInstallations(t *testing.T, x *world) {
 		var containers, volumes []string
 		filter := sdk.Filter{Labels: by.labels}
 		err := errors.Join(
-			by.w.ListContainers(within(t), filter, func(c sdk.ContainerInfo) error { containers = append(containers, string(c.ID)); return nil }),
-			by.w.ListVolumes(within(t), filter, func(v sdk.VolumeInfo) error { volumes = append(volumes, string(v.ID)); return nil }),
+			by.w.ListContainers(testkit.Context(t), filter, func(c sdk.ContainerInfo) error { containers = append(containers, string(c.ID)); return nil }),
+			by.w.ListVolumes(testkit.Context(t), filter, func(v sdk.VolumeInfo) error { volumes = append(volumes, string(v.ID)); return nil }),
 		)
 		if err != nil || strings.Join(containers, " ") != by.id || strings.Join(volumes, " ") != by.id {
 			t.Errorf("installation %s: containers %q, volumes %q, %v", name, containers, volumes, err)
 		}
 	}
-	want(t, other.CreateContainer(within(t), sdk.ContainerSpec{ID: "mine", Token: "other", Labels: theirs}, nil), sdk.AlreadyExists, "")
-	want(t, other.CreateVolume(within(t), sdk.VolumeSpec{ID: "mine", Token: "other", Labels: theirs}), sdk.AlreadyExists, "")
+	want(t, other.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "mine", Token: "other", Labels: theirs}, nil), sdk.AlreadyExists, "")
+	want(t, other.CreateVolume(testkit.Context(t), sdk.VolumeSpec{ID: "mine", Token: "other", Labels: theirs}), sdk.AlreadyExists, "")
 	other.drop(t, "theirs", "theirs")
 	if out := x.sh(t, "mine", "p", "echo x >/m/x && cat /m/x"); out != "x\n" {
 		t.Errorf("one's container, after the other's is gone: %q", out)
@@ -166,7 +167,7 @@ func testTwoInstallations(t *testing.T, x *world) {
 
 // testManyCreations has twenty callers ask for one container at once.
 func testManyCreations(t *testing.T, x *world) {
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	x.volume(t, sdk.VolumeSpec{ID: "shared"}, nil)
 	spec := sdk.ContainerSpec{ID: "many", Token: token, Image: sdk.Image{Volume: "image"}, Mounts: []sdk.Mount{{Volume: "shared", Path: "/s"}}}
 	t.Cleanup(func() { x.drop(t, "many") })
@@ -207,7 +208,7 @@ func testManyCreations(t *testing.T, x *world) {
 
 // testPrivileged mounts volumes of one kind in containers of the other.
 func testPrivileged(t *testing.T, x *world) {
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	if !x.statusOf(t).Has(sdk.FeaturePrivileged) {
 		want(t, x.CreateVolume(ctx, sdk.VolumeSpec{ID: "p", Token: token, Privileged: true}), sdk.Unsupported, "")
 		return // this machine's runc makes none
@@ -244,6 +245,6 @@ func testPrivilegedDenied(t *testing.T, x *world) {
 	if deny.statusOf(t).Has(sdk.FeaturePrivileged) {
 		t.Error("privileged is named although it is denied")
 	}
-	want(t, deny.CreateVolume(within(t), sdk.VolumeSpec{ID: "v", Token: token, Privileged: true}), sdk.Unsupported, "", "privileged")
-	want(t, deny.CreateContainer(within(t), sdk.ContainerSpec{ID: "c", Token: token, Privileged: true}, nil), sdk.Unsupported, "", "privileged")
+	want(t, deny.CreateVolume(testkit.Context(t), sdk.VolumeSpec{ID: "v", Token: token, Privileged: true}), sdk.Unsupported, "", "privileged")
+	want(t, deny.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "c", Token: token, Privileged: true}, nil), sdk.Unsupported, "", "privileged")
 }

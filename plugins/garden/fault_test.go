@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -51,14 +52,19 @@ type faults struct {
 
 // followOn follows to the exit as a host does: what is Unavailable is asked again from the last position.
 func (x *world) followOn(ctx context.Context, id sdk.ContainerID, process sdk.ProcessID, f *follower) error {
+	return asHost(ctx, func() error { return x.FollowProcess(ctx, id, process, f.at, f.follow()) })
+}
+
+// asHost asks until the answer is another than Unavailable.
+func asHost(ctx context.Context, call func() error) error {
 	for {
-		err := x.FollowProcess(ctx, id, process, f.at, f.follow())
+		err := call()
 		if !errors.Is(err, sdk.Unavailable) {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return fmt.Errorf("%w; the last answer was %w", ctx.Err(), err)
 		case <-time.After(50 * time.Millisecond): // a server that is away says nothing when it is back
 		}
 	}
@@ -67,17 +73,10 @@ func (x *world) followOn(ctx context.Context, id sdk.ContainerID, process sdk.Pr
 // awaitFile waits for a process in a container to make a file on a volume.
 func (x *world) awaitFile(t *testing.T, volume, name string) {
 	t.Helper()
-	ctx := within(t)
-	for {
-		if _, err := os.Stat(filepath.Join(x.VolumesDir(), "live", volume, "volume", name)); err == nil {
-			return
-		}
-		select {
-		case <-ctx.Done():
-			t.Fatalf("no file %s", name)
-		case <-time.After(20 * time.Millisecond): // it is in another file system than any event
-		}
-	}
+	testkit.Until(t, "there is a file "+name, func() bool {
+		_, err := os.Stat(filepath.Join(x.VolumesDir(), "live", volume, "volume", name))
+		return err == nil
+	})
 }
 
 // lines is what `seq from to` writes.
@@ -91,7 +90,7 @@ func lines(from, to int) string {
 
 // testGardenKilled kills the server under a followed process, which goes on writing while nobody is there.
 func testGardenKilled(t *testing.T, x *faults) {
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	x.volume(t, sdk.VolumeSpec{ID: "signs"}, nil)
 	x.container(t, sdk.ContainerSpec{ID: "survivor", Image: sdk.Image{Volume: "image"}, Mounts: []sdk.Mount{{Volume: "signs", Path: "/signs"}}})
 	const script = "seq 1 5000; until [ -e /signs/go ]; do sleep 0.05; done; seq 5001 10000; touch /signs/done; until [ -e /signs/end ]; do sleep 0.05; done; seq 10001 10002; exit 7"
@@ -140,7 +139,7 @@ func testGardenKilled(t *testing.T, x *faults) {
 
 // testCut resets all connections again and again under output and input.
 func testCut(t *testing.T, x *faults) {
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	x.container(t, sdk.ContainerSpec{ID: "cut", Image: sdk.Image{Volume: "image"}})
 	if err := x.StartProcess(ctx, "cut", sdk.ProcessSpec{ID: "out", Token: token, Path: "/bin/seq", Args: []string{"1", "200000"}}); err != nil {
 		t.Fatal(err)
@@ -201,7 +200,7 @@ func (c *cutting) Read(p []byte) (int, error) {
 
 // testHalfOpen has both servers' machine vanish from the network, without a word.
 func testHalfOpen(t *testing.T, x *faults) {
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	x.container(t, sdk.ContainerSpec{ID: "frozen", Image: sdk.Image{Volume: "image"}})
 	const script = "echo first; until [ -e /go ]; do sleep 0.05; done; echo second; exit 3"
 	if err := x.StartProcess(ctx, "frozen", sdk.ProcessSpec{ID: "p", Token: token, Path: "/bin/sh", Args: []string{"-c", script}}); err != nil {
@@ -252,8 +251,10 @@ func testHalfOpen(t *testing.T, x *faults) {
 	calls.Wait()
 	x.garden.Thaw()
 	x.baggage.Thaw()
-	if out := x.sh(t, "frozen", "go", "touch /go"); out != "" {
-		t.Errorf("%q", out)
+	// However long they were frozen, connections may have been given up meanwhile, and a host would ask again.
+	touch := sdk.ProcessSpec{ID: "go", Token: token, Path: "/bin/touch", Args: []string{"/go"}}
+	if err := asHost(ctx, func() error { return x.StartProcess(ctx, "frozen", touch) }); err != nil {
+		t.Error(err)
 	}
 	if err := <-done; err != nil || f.text.String() != "first\nsecond\n" || f.exit == nil || f.exit.Code != 3 {
 		t.Errorf("%v, %q, %+v", err, f.text.String(), f.exit)
@@ -266,7 +267,7 @@ func testHalfOpen(t *testing.T, x *faults) {
 
 // testPluginRestart begins anew with everything under way.
 func testPluginRestart(t *testing.T, x *faults) {
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	first := x.with(t, func(*Config) {})
 	first.volume(t, sdk.VolumeSpec{ID: "work", Labels: map[string]string{"l": "v"}}, nil)
 	first.volume(t, sdk.VolumeSpec{ID: "done"}, pack(t, plain("f", "text")))
@@ -329,7 +330,7 @@ func testPluginRestart(t *testing.T, x *faults) {
 }
 
 func testDestroyedUnderFollower(t *testing.T, x *faults) {
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	x.container(t, sdk.ContainerSpec{ID: "doomed", Image: sdk.Image{Volume: "image"}})
 	if err := x.StartProcess(ctx, "doomed", sdk.ProcessSpec{ID: "p", Token: token, Path: "/bin/sh", Args: []string{"-c", "echo ready; exec sleep 3600"}}); err != nil {
 		t.Fatal(err)
@@ -346,7 +347,7 @@ func testDestroyedUnderFollower(t *testing.T, x *faults) {
 
 // testBaggageclaimKilled kills the server under streams. What was half written can be destroyed once it is back.
 func testBaggageclaimKilled(t *testing.T, x *faults) {
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	check := x.unchanged(t)
 	x.volume(t, sdk.VolumeSpec{ID: "half"}, nil)
 	random := make([]byte, 8<<20) // what is packed small would be sent before anything is killed

@@ -3,30 +3,45 @@
 package garden
 
 import (
+	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m, func() { os.RemoveAll(shimDir) }) }
 
-// buildShim builds the program for containers.
+// shimDir is where the program for containers is, once it is built.
+var shimDir string
+
+// buildShim builds the program for containers, once for all tests.
 func buildShim(t testing.TB) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "slipway-shim")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "github.com/slipway-run/slipway/sdk/shim/cmd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	path, err := builtShim()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return path
 }
+
+var builtShim = sync.OnceValues(func() (path string, err error) {
+	if shimDir, err = os.MkdirTemp("", "slipway-shim-"); err != nil {
+		return "", err
+	}
+	path = filepath.Join(shimDir, "slipway-shim")
+	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "github.com/slipway-run/slipway/sdk/shim/cmd")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, nil
+})
 
 // config is a worker on the servers, with busybox for containers that have no image.
 func config(t testing.TB, s *gardentest.Servers) Config {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -35,7 +36,7 @@ func TestPlainServers(t *testing.T) {
 			if status.Has(feature) {
 				t.Errorf("%s is named", feature)
 			}
-			err := x.CreateContainer(within(t), sdk.ContainerSpec{ID: "limited", Token: token, Limits: limits}, nil)
+			err := x.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "limited", Token: token, Limits: limits}, nil)
 			want(t, err, sdk.Unsupported, "", string(feature))
 			if e, ok := errors.AsType[*sdk.Error](err); ok && e.Feature != feature {
 				t.Errorf("the feature is %q, want %q", e.Feature, feature)
@@ -59,7 +60,7 @@ func TestPlainServers(t *testing.T) {
 		x.container(t, sdk.ContainerSpec{ID: "three", Image: sdk.Image{Volume: "image"}})
 		check := x.unchanged(t)
 		spec := sdk.ContainerSpec{ID: "four", Token: token, Image: sdk.Image{Volume: "image"}}
-		want(t, x.CreateContainer(within(t), spec, nil), sdk.Exhausted, "", "max containers reached: there are 3", x.Garden)
+		want(t, x.CreateContainer(testkit.Context(t), spec, nil), sdk.Exhausted, "", "max containers reached: there are 3", x.Garden)
 		check()
 		// A plugin that begins now cannot see what the server can. The worker says why, and goes on with what there is.
 		late := x.with(t, func(*Config) {})
@@ -69,17 +70,17 @@ func TestPlainServers(t *testing.T) {
 		if out := late.sh(t, "two", "late", "echo works"); out != "works\n" {
 			t.Errorf("in a container of a full server: %q", out)
 		}
-		if err := late.CreateContainer(within(t), sdk.ContainerSpec{ID: "two", Token: token, Image: sdk.Image{Volume: "image"}}, nil); err != nil {
+		if err := late.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "two", Token: token, Image: sdk.Image{Volume: "image"}}, nil); err != nil {
 			t.Errorf("creating again what is there: %v", err)
 		}
 		x.unsure() // as if the server had been away
 		if s := x.statusOf(t); s.Health != sdk.Degraded || !slices.Equal(s.Features, status.Features) {
 			t.Errorf("%+v, before it was %v", s, status.Features)
 		}
-		want(t, late.CreateContainer(within(t), spec, nil), sdk.Exhausted, "", "max containers reached")
+		want(t, late.CreateContainer(testkit.Context(t), spec, nil), sdk.Exhausted, "", "max containers reached")
 		check()
 		x.drop(t, "three")
-		if err := x.CreateContainer(within(t), spec, nil); err != nil {
+		if err := x.CreateContainer(testkit.Context(t), spec, nil); err != nil {
 			t.Errorf("with room again: %v", err)
 		}
 		x.drop(t, "four")
@@ -124,7 +125,7 @@ func TestStrictMounts(t *testing.T) {
 			for _, p := range c.paths {
 				spec.Mounts = append(spec.Mounts, sdk.Mount{Volume: "data", Path: p, ReadOnly: true})
 			}
-			err := x.CreateContainer(within(t), spec, nil)
+			err := x.CreateContainer(testkit.Context(t), spec, nil)
 			if c.bad {
 				want(t, err, sdk.Invalid, sdk.ReasonPath, c.paths[0])
 				check()
@@ -153,7 +154,12 @@ func TestStrictMounts(t *testing.T) {
 // TestFullDisk has no room for volumes, and then none for containers. What is there can be read and destroyed still.
 func TestFullDisk(t *testing.T) {
 	for _, driver := range []string{"naive", ""} { // the other is overlay, where the machine has it
-		t.Run("driver "+driver, func(t *testing.T) { testFullDisk(t, driver) })
+		t.Run("driver "+driver, func(t *testing.T) {
+			if driver == "" {
+				testkit.Soak(t, "the other driver runs out of room at other places")
+			}
+			testFullDisk(t, driver)
+		})
 	}
 }
 
@@ -178,7 +184,7 @@ func testFullDisk(t *testing.T, driver string) {
 	x.container(t, sdk.ContainerSpec{ID: "before", Image: sdk.Image{Volume: "image"}})
 	check := x.unchanged(t)
 	filler := fill(t, disk)
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	err := x.StreamIn(ctx, "open", sdk.StreamIn{}, strings.NewReader(string(pack(t, plain("big", strings.Repeat("x", 8<<20))))))
 	want(t, err, sdk.Exhausted, sdk.ReasonStorage, x.Baggageclaim)
 	want(t, x.CreateVolume(ctx, sdk.VolumeSpec{ID: "new", Token: token}), sdk.Exhausted, sdk.ReasonStorage, x.Baggageclaim)
@@ -218,7 +224,7 @@ func testFullGarden(t *testing.T, x *world) {
 	x.StartGarden(t)
 	check := x.unchanged(t)
 	filler := fill(t, filepath.Join(x.Dir, "garden"))
-	err := x.CreateContainer(within(t), sdk.ContainerSpec{ID: "newer", Token: token, Image: sdk.Image{Volume: "image"}}, nil)
+	err := x.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "newer", Token: token, Image: sdk.Image{Volume: "image"}}, nil)
 	want(t, err, sdk.Exhausted, "", x.Garden, "no space left on device")
 	check()
 	if err := os.Remove(filler); err != nil {

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim"
@@ -54,7 +55,7 @@ func TestSettings(t *testing.T) {
 			if y.statusOf(t).Has(sdk.FeatureNetworkNone) {
 				t.Error("network.none is named although it is switched off")
 			}
-			want(t, y.CreateContainer(within(t), sdk.ContainerSpec{ID: "h", Token: token, Hermetic: true}, nil), sdk.Unsupported, "", "network.none")
+			want(t, y.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "h", Token: token, Hermetic: true}, nil), sdk.Unsupported, "", "network.none")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +169,7 @@ func testLimits(t *testing.T, x *world, status sdk.Status) {
 		}
 	}
 	check := x.unchanged(t)
-	want(t, x.CreateContainer(within(t), sdk.ContainerSpec{ID: "no", Token: token, Limits: sdk.Resources{Containers: 1}}, nil), sdk.Invalid, sdk.ReasonSpec)
+	want(t, x.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "no", Token: token, Limits: sdk.Resources{Containers: 1}}, nil), sdk.Invalid, sdk.ReasonSpec)
 	check()
 }
 
@@ -199,7 +200,7 @@ func testImports(t *testing.T, x *world, on string) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			check := x.unchanged(t)
-			want(t, c.by.CreateVolume(within(t), sdk.VolumeSpec{ID: "v", Token: token, Import: c.path}), c.class, c.reason)
+			want(t, c.by.CreateVolume(testkit.Context(t), sdk.VolumeSpec{ID: "v", Token: token, Import: c.path}), c.class, c.reason)
 			check()
 		})
 	}
@@ -220,7 +221,7 @@ func testResourceTypes(t *testing.T, x *world, on string) {
 	for ref, words := range map[string]string{"mighty": "privileged", "missing": on + "/not/there", "unknown": `"unknown"`} {
 		t.Run(ref, func(t *testing.T) {
 			check := x.unchanged(t)
-			err := x.CreateContainer(within(t), sdk.ContainerSpec{ID: "c", Token: token, Image: sdk.Image{Ref: "resource-type:" + ref}}, nil)
+			err := x.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "c", Token: token, Image: sdk.Image{Ref: "resource-type:" + ref}}, nil)
 			want(t, err, sdk.Invalid, sdk.ReasonImage, words)
 			check()
 		})
@@ -239,7 +240,7 @@ func testMostContainers(t *testing.T, x *world) {
 	var calls sync.WaitGroup
 	for i := range specs {
 		specs[i] = sdk.ContainerSpec{ID: sdk.ContainerID(fmt.Sprintf("last-%d", i)), Token: token, Image: sdk.Image{Volume: "image"}}
-		calls.Go(func() { errs[i] = y.CreateContainer(within(t), specs[i], nil) })
+		calls.Go(func() { errs[i] = y.CreateContainer(testkit.Context(t), specs[i], nil) })
 	}
 	calls.Wait()
 	var last []sdk.ContainerSpec
@@ -255,11 +256,11 @@ func testMostContainers(t *testing.T, x *world) {
 		t.Fatalf("%d containers were made, there is room for 1", len(last))
 	}
 	check := x.unchanged(t)
-	want(t, y.CreateContainer(within(t), sdk.ContainerSpec{ID: "more", Token: token, Image: sdk.Image{Volume: "image"}}, nil), sdk.Exhausted, "", "max_containers")
+	want(t, y.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "more", Token: token, Image: sdk.Image{Volume: "image"}}, nil), sdk.Exhausted, "", "max_containers")
 	check()
-	if err := y.CreateContainer(within(t), last[0], nil); err != nil {
+	if err := y.CreateContainer(testkit.Context(t), last[0], nil); err != nil {
 		t.Errorf("the one that is there, again: %v", err)
 	}
 	// One that the server had made for a call that was given up: the host repeats it.
-	want(t, y.create(within(t), last[0], y.abilities, func(sdk.Progress) {}), sdk.Unavailable, "", string(last[0].ID))
+	want(t, y.create(testkit.Context(t), last[0], y.abilities, func(sdk.Progress) {}), sdk.Unavailable, "", string(last[0].ID))
 }

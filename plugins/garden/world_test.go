@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -73,18 +74,15 @@ func (x *world) with(t *testing.T, change func(*Config)) *world {
 	return other
 }
 
-// within bounds a test: what takes longer hangs.
-func within(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
+// cleaning is for calls that clean up: the context of the test has ended by then.
+func cleaning(t testing.TB) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(t.Context()), testkit.Bound(t))
 }
 
 // volume makes a volume for the time of a test, and unpacks an archive into it.
 func (x *world) volume(t testing.TB, spec sdk.VolumeSpec, content []byte) {
 	t.Helper()
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	spec.Token = token
 	if err := x.CreateVolume(ctx, spec); err != nil {
 		t.Fatal(err)
@@ -100,7 +98,7 @@ func (x *world) volume(t testing.TB, spec sdk.VolumeSpec, content []byte) {
 
 func (x *world) seal(t testing.TB, id sdk.VolumeID) {
 	t.Helper()
-	if err := x.SealVolume(within(t), id); err != nil {
+	if err := x.SealVolume(testkit.Context(t), id); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -108,7 +106,7 @@ func (x *world) seal(t testing.TB, id sdk.VolumeID) {
 // drop destroys a container and volumes.
 func (x *world) drop(t testing.TB, id sdk.ContainerID, volumes ...sdk.VolumeID) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
+	ctx, cancel := cleaning(t)
 	defer cancel()
 	if id != "" {
 		if err := x.DestroyContainer(ctx, id); err != nil {
@@ -126,7 +124,7 @@ func (x *world) drop(t testing.TB, id sdk.ContainerID, volumes ...sdk.VolumeID) 
 func (x *world) container(t testing.TB, spec sdk.ContainerSpec) {
 	t.Helper()
 	spec.Token = token
-	if err := x.CreateContainer(within(t), spec, nil); err != nil {
+	if err := x.CreateContainer(testkit.Context(t), spec, nil); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { x.drop(t, spec.ID) })
@@ -159,16 +157,17 @@ func (f *follower) follow() sdk.Follow {
 	}
 }
 
-// run runs a process to its end.
+// run runs a process to its end. Like a host it follows again where a server did not answer in time: a machine that stands still for
+// some seconds looks like that.
 func (x *world) run(t testing.TB, id sdk.ContainerID, spec sdk.ProcessSpec) (string, sdk.Exit) {
 	t.Helper()
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	spec.Token = token
 	if err := x.StartProcess(ctx, id, spec); err != nil {
 		t.Fatalf("starting %s in %s: %v", spec.ID, id, err)
 	}
 	var f follower
-	if err := x.FollowProcess(ctx, id, spec.ID, 0, f.follow()); err != nil {
+	if err := x.followOn(ctx, id, spec.ID, &f); err != nil {
 		t.Fatalf("following %s in %s: %v", spec.ID, id, err)
 	}
 	return f.text.String(), *f.exit
@@ -189,16 +188,18 @@ func kept(handle string) bool {
 	return handle == "slipway.store" || strings.HasPrefix(handle, "slipway.base.")
 }
 
+// there is what both servers have, without what stays.
+func (x *world) there(t testing.TB) map[string][]string {
+	return map[string][]string{"containers": x.Containers(t), "volumes": slices.DeleteFunc(x.Volumes(t), kept)}
+}
+
 // unchanged remembers what is on both servers, and gives the comparison.
 func (x *world) unchanged(t testing.TB) (check func()) {
 	t.Helper()
-	there := func() map[string][]string {
-		return map[string][]string{"containers": x.Containers(t), "volumes": slices.DeleteFunc(x.Volumes(t), kept)}
-	}
-	before := there()
+	before := x.there(t)
 	return func() {
 		t.Helper()
-		if d := cmp.Diff(before, there()); d != "" {
+		if d := cmp.Diff(before, x.there(t)); d != "" {
 			t.Errorf("the servers have other things than before (-before +after):\n%s", d)
 		}
 	}
@@ -268,7 +269,7 @@ func pack(t testing.TB, files ...file) []byte {
 // statusOf gives the worker's status, which never fails.
 func (x *world) statusOf(t testing.TB) sdk.Status {
 	t.Helper()
-	s, err := x.Status(within(t))
+	s, err := x.Status(testkit.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +280,7 @@ func (x *world) statusOf(t testing.TB) sdk.Status {
 func (x *world) containers(t testing.TB) map[sdk.ContainerID]sdk.ContainerInfo {
 	t.Helper()
 	all := make(map[sdk.ContainerID]sdk.ContainerInfo)
-	if err := x.ListContainers(within(t), sdk.Filter{}, func(c sdk.ContainerInfo) error { all[c.ID] = c; return nil }); err != nil {
+	if err := x.ListContainers(testkit.Context(t), sdk.Filter{}, func(c sdk.ContainerInfo) error { all[c.ID] = c; return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return all

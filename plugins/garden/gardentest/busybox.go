@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // Busybox gives an image as a tar: below rootfs/ a static busybox with its applets in bin, the users root, nobody (65534) and app (1000) in etc, empty
@@ -22,7 +24,7 @@ func Busybox(t testing.TB) []byte {
 	t.Helper()
 	image, err := busybox()
 	if err != nil {
-		lacking(t, err)
+		testkit.Lacking(t, "%v", err)
 	}
 	return image
 }

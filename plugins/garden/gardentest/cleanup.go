@@ -11,7 +11,7 @@ import (
 // cleanUp ends what runs in containers, then the servers, and takes away what is left. It fails the test if anything stays.
 func (s *Servers) cleanUp(t testing.TB) {
 	defer s.lock.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+	ctx, cancel := cleaning(t)
 	defer cancel()
 	if t.Failed() {
 		t.Logf("gardentest: Garden said last:\n%s", logOf(s.get(&s.garden), failureLines))

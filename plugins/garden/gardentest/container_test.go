@@ -10,9 +10,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"code.cloudfoundry.org/garden"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 func (w *world) testMounts(t *testing.T) {
@@ -62,11 +63,11 @@ func (w *world) testLimits(t *testing.T) {
 	}
 }
 
-// started runs a script that says "ready" before it goes on, and returns once it has.
-func started(t *testing.T, c garden.Container, script string) garden.Process {
+// started runs a script that says "ready" before it goes on, and returns once it has. What it is to do with signals comes before that.
+func started(t *testing.T, c garden.Container, before, script string) garden.Process {
 	t.Helper()
 	ready := &lineWaiter{line: make(chan string, 1)}
-	p, err := c.Run(garden.ProcessSpec{Path: "sh", Args: []string{"-c", "echo ready; " + script}}, garden.ProcessIO{Stdout: ready})
+	p, err := c.Run(garden.ProcessSpec{Path: "sh", Args: []string{"-c", before + "echo ready; " + script}}, garden.ProcessIO{Stdout: ready})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,17 +95,17 @@ func (l *lineWaiter) Write(b []byte) (int, error) {
 
 func testStop(t *testing.T, c garden.Container) {
 	for _, test := range []struct {
-		name   string
-		kill   bool
-		script string
-		code   int
+		name           string
+		kill           bool
+		before, script string
+		code           int
 	}{
-		{"term", false, "sleep 600 & wait", 143},
-		{"term is handled", false, "trap 'exit 5' TERM; sleep 600 & wait", 5},
-		{"kill", true, "trap '' TERM; sleep 600 & wait", 137},
+		{"term", false, "", "exec sleep 600", 143},
+		{"term is handled", false, "trap 'exit 5' TERM; ", "while :; do :; done", 5}, // one process: a child that is being made would miss the signal
+		{"kill", true, "trap '' TERM; ", "exec sleep 600", 137},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := started(t, c, test.script)
+			p := started(t, c, test.before, test.script)
 			if err := c.Stop(test.kill); err != nil {
 				t.Fatal(err)
 			}
@@ -121,7 +122,7 @@ func testStop(t *testing.T, c garden.Container) {
 // proceed lets a process go on that waits for /go, and waits for what it makes then.
 const proceed = "touch /go; until [ -e /done ]; do sleep 0.05; done; rm /go /done"
 
-const waiting = "trap '' PIPE; until [ -e /go ]; do sleep 0.05; done; echo text; touch /done"
+const waiting = "until [ -e /go ]; do sleep 0.05; done; echo text; touch /done"
 
 func (w *world) testClientGone(t *testing.T) {
 	p := NewProxy(t, w.Garden)
@@ -130,7 +131,7 @@ func (w *world) testClientGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	process := started(t, c, waiting)
+	process := started(t, c, "trap '' PIPE; ", waiting)
 	p.Cut()
 	if code, err := process.Wait(); err == nil {
 		t.Errorf("a client whose connection is cut hears of exit code %d", code)
@@ -152,7 +153,7 @@ func (w *world) testRestart(t *testing.T) {
 	for name, end := range map[string]func(){"kill": w.KillGarden, "stop": func() { w.StopGarden(t) }} {
 		t.Run(name, func(t *testing.T) {
 			before := w.GardenPID()
-			process := started(t, c, waiting)
+			process := started(t, c, "trap '' PIPE; ", waiting)
 			end()
 			if code, err := process.Wait(); err == nil {
 				t.Errorf("a process of a server that is gone ended with %d", code)
@@ -202,14 +203,10 @@ func (w *world) testKillWhileCreating(t *testing.T) {
 		ended <- err
 	}()
 	begun := filepath.Join(w.Dir, "garden", "engine", "bundles", "half", "config.json")
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // a program that is to be killed tells nobody how far it is
-		if _, err := os.Stat(begun); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no sign of a creation after a minute; it ended with %v", <-ended)
-		}
-	}
+	testkit.Until(t, "there is a sign of a creation", func() bool { // a program that is to be killed tells nobody how far it is
+		_, err := os.Stat(begun)
+		return err == nil
+	})
 	w.KillGarden()
 	whole := <-ended == nil
 	w.StartGarden(t)

@@ -5,6 +5,8 @@ package gardentest
 import (
 	"context"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // StartGarden starts the Garden server again, at the same address and with the same state, and waits until it answers.
@@ -24,9 +26,7 @@ func (s *Servers) again(t testing.TB, where **process, start func(context.Contex
 	if p := s.get(where); p != nil && p.running() {
 		t.Fatalf("gardentest: the server (process %d) runs: stop or kill it first", p.pid())
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
-	defer cancel()
-	if err := start(ctx); err != nil {
+	if err := start(testkit.Context(t)); err != nil {
 		t.Fatalf("gardentest: %v", err)
 	}
 }
@@ -43,7 +43,7 @@ func (s *Servers) stop(t testing.TB, where **process) {
 	if p == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), startLimit)
+	ctx, cancel := cleaning(t)
 	defer cancel()
 	if err := p.stop(ctx); err != nil {
 		t.Fatalf("gardentest: %v", err)
@@ -102,7 +102,7 @@ func (s *Servers) Volumes(t testing.TB) []string {
 
 func list(t testing.TB, what string, call func(context.Context) ([]string, error)) []string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), startLimit)
+	ctx, cancel := cleaning(t)
 	defer cancel()
 	handles, err := call(ctx)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // Houdini is Concourse's Garden server without isolation: what runs in its containers is root on this machine. It shows that a client gets along
@@ -35,8 +37,7 @@ func StartHoudini(t testing.TB) *Houdini {
 	t.Helper()
 	p := find(t)
 	image := Busybox(t)
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
-	defer cancel()
+	ctx := testkit.Context(t)
 	sweep(ctx, t)
 	dir, lock, err := makeDir()
 	if err != nil {
@@ -96,7 +97,7 @@ func apart(pid int) (string, error) {
 // cleanUp kills Houdini, for its own way to end destroys containers, and with it all who keep its mount namespace.
 func (h *Houdini) cleanUp(t testing.TB) {
 	defer h.lock.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+	ctx, cancel := cleaning(t)
 	defer cancel()
 	if h.proc != nil {
 		if t.Failed() {

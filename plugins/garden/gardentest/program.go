@@ -5,7 +5,6 @@ package gardentest
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // programs are the paths of the servers.
@@ -25,10 +26,10 @@ type programs struct {
 func find(t testing.TB) programs {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		lacking(t, errors.New("containers and volumes need root: run the tests as root"))
+		testkit.Lacking(t, "root, which containers and volumes need: run the tests as root")
 	}
 	if _, err := exec.LookPath("runc"); err != nil {
-		lacking(t, fmt.Errorf("%w; install Debian's runc (make deps does)", err))
+		testkit.Lacking(t, "%v; install Debian's runc (make deps does)", err)
 	}
 	mod, err := exec.Command("go", "env", "GOMOD").Output()
 	if err != nil {
@@ -40,7 +41,7 @@ func find(t testing.TB) programs {
 	}
 	for _, path := range []string{p.garden, p.baggageclaim, p.houdini} {
 		if s, err := os.Stat(path); err != nil || !s.Mode().IsRegular() || s.Mode()&0o111 == 0 {
-			lacking(t, fmt.Errorf("no program %s: build it with `make deps`, again after changes of its sources", path))
+			testkit.Lacking(t, "program %s: build it with `make deps`, again after changes of its sources", path)
 		}
 	}
 	return p
@@ -94,13 +95,4 @@ func key(dir string, patterns []string) (string, error) {
 		}
 	}
 	return hex.EncodeToString(h.Sum(nil))[:16], nil
-}
-
-// lacking skips a test that this machine cannot run, and fails it in CI, where nothing may be skipped.
-func lacking(t testing.TB, why error) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("gardentest: %v", why)
-	}
-	t.Skipf("gardentest: %v", why)
 }

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // echo serves lines back, on a listener of the test's own.
@@ -45,7 +47,7 @@ func TestProxy(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { c.Close() })
-		if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
+		if err := c.SetDeadline(time.Now().Add(testkit.Bound(t))); err != nil {
 			t.Fatal(err)
 		}
 		return c.(*net.TCPConn), bufio.NewReader(c)
@@ -77,7 +79,7 @@ func TestProxy(t *testing.T) {
 	}
 	two, fromTwo := connect()
 	p.Thaw()
-	if err := one.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := one.SetReadDeadline(time.Now().Add(testkit.Bound(t))); err != nil {
 		t.Fatal(err)
 	}
 	if got, err := fromOne.ReadString('\n'); err != nil || got != "held\n" {

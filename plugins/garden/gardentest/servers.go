@@ -13,14 +13,20 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 const (
-	startLimit = 60 * time.Second // for a server to be ready; a tenth of a second is usual
-	stopLimit  = 60 * time.Second // for a whole clean-up
 	askLimit   = 20 * time.Second // for a server to end by itself; then it is killed
+	cleanLimit = 20 * time.Second // at least, for a clean-up, also where a test has waited to its end
 	portTries  = 5                // a port may be lost to another between choosing and binding it
 )
+
+// cleaning is for what is done when the test's own context has ended.
+func cleaning(t testing.TB) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(t.Context()), max(testkit.Bound(t), cleanLimit))
+}
 
 // Options are what servers may have otherwise. The zero value is usable.
 type Options struct {
@@ -64,8 +70,7 @@ type ports struct{ garden, baggage, debug int }
 func Start(t testing.TB, o Options) *Servers {
 	t.Helper()
 	p := find(t)
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
-	defer cancel()
+	ctx := testkit.Context(t)
 	sweep(ctx, t)
 	s, err := open(p, o)
 	if err != nil {

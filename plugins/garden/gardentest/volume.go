@@ -11,15 +11,15 @@ import (
 	"net/http"
 	"net/url"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // Volume makes a volume with the content of a tar, by calls of its own to Baggageclaim, and gives its path on this machine. Without privileged its
 // root is the one of unprivileged containers.
 func (s *Servers) Volume(t testing.TB, handle string, content []byte, privileged bool) (path string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), startLimit)
-	defer cancel()
-	path, err := s.volumeAPI.createVolume(ctx, handle, content, privileged)
+	path, err := s.volumeAPI.createVolume(testkit.Context(t), handle, content, privileged)
 	if err != nil {
 		t.Fatalf("gardentest: volume %s: %v", handle, err)
 	}

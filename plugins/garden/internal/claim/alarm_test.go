@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -80,7 +81,7 @@ func (a *alarms) quiet(ctx context.Context) error {
 // TestAnswerBeforeTheEnd has a server that answers as soon as it has heard what is asked, and resets the connection: its answer is what
 // counts, not that it reads no more.
 func TestAnswerBeforeTheEnd(t *testing.T) {
-	b := bench{T: t, ctx: testContext(t)}
+	b := bench{T: t, ctx: testkit.Context(t)}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	b.ok(err)
 	var serving sync.WaitGroup

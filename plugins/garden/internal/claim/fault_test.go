@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -128,7 +129,7 @@ func TestFaults(t *testing.T) {
 		b.ok(b.s.Ping(b.ctx))
 	})
 	b.sub("back in a moment", func(b bench) {
-		b.s.reconnect = hang // however long a moment is on a machine that is busy
+		b.s.reconnect = time.Hour // however long a moment is on a machine that is busy
 		defer func() { b.s.reconnect = reconnect }()
 		proxy.Refuse()
 		proxy.Cut()
@@ -215,7 +216,9 @@ func TestFaults(t *testing.T) {
 		b.servers.KillBaggageclaim()
 		b.unavailable(<-ended)
 		pw.Close()
+		direct.reconnect = 50 * time.Millisecond // nobody comes back meanwhile
 		b.unavailable(direct.Ping(b.ctx))
+		direct.reconnect = reconnect
 		b.servers.StartBaggageclaim(b.T)
 		b.ok(direct.Ping(b.ctx))
 		if now, err := direct.Incarnation(b.ctx); err != nil || now != was {
@@ -303,10 +306,11 @@ func TestFullDisk(t *testing.T) {
 
 // TestStrangers asks servers that are none.
 func TestStrangers(t *testing.T) {
-	b := bench{T: t, ctx: testContext(t)}
+	b := bench{T: t, ctx: testkit.Context(t)}
+	t.Run("addresses", testAddresses)
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	b.ok(err)
-	defer silent.Close()
+	t.Cleanup(func() { silent.Close() }) // what is asked in parallel is asked when this function has returned
 	answers := func(code int, kind, body string) string {
 		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", kind)
@@ -317,10 +321,10 @@ func TestStrangers(t *testing.T) {
 		return s.URL
 	}
 	tls := httptest.NewTLSServer(http.NotFoundHandler())
-	defer tls.Close()
+	t.Cleanup(tls.Close)
 	banner, err := net.Listen("tcp", "127.0.0.1:0")
 	b.ok(err)
-	defer banner.Close()
+	t.Cleanup(func() { banner.Close() })
 	go func() {
 		for {
 			c, err := banner.Accept()
@@ -347,24 +351,36 @@ func TestStrangers(t *testing.T) {
 		"no such host":       "http://no-such-host.invalid:7788",
 		"a closed port":      "http://127.0.0.1:1",
 	} {
-		s := storeOf(t, url, func(c *Config) { c.RequestTimeout = 500 * time.Millisecond })
-		err := s.Ping(b.ctx)
-		b.unavailable(err)
-		if err == nil {
-			continue
-		}
-		if msg := err.Error(); !strings.Contains(msg, url) || len(msg) > 1000 || strings.ContainsAny(msg, "\x1b\x00") {
-			t.Errorf("%s: the message is %q", what, msg)
-		}
-		if _, err := s.Incarnation(b.ctx); err == nil {
-			t.Errorf("%s has an incarnation", what)
-		}
-		err = s.CreateVolume(b.ctx, sdk.VolumeSpec{ID: "x", Token: "t"})
-		if c := sdk.ClassOf(err); c != sdk.Unavailable && c != sdk.Internal && c != sdk.AlreadyExists {
-			t.Errorf("%s: CreateVolume: %v (%s)", what, err, c)
-		}
-		s.Close()
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			askStranger(bench{T: t, ctx: testkit.Context(t)}, url)
+		})
 	}
+}
+
+// askStranger asks for all that a server which is none could answer wrongly.
+func askStranger(b bench, url string) {
+	s := storeOf(b.T, url, func(c *Config) { c.RequestTimeout = 500 * time.Millisecond })
+	err := s.Ping(b.ctx)
+	b.unavailable(err)
+	if err == nil {
+		return
+	}
+	if msg := err.Error(); !strings.Contains(msg, url) || len(msg) > 1000 || strings.ContainsAny(msg, "\x1b\x00") {
+		b.Errorf("the message is %q", msg)
+	}
+	if _, err := s.Incarnation(b.ctx); err == nil {
+		b.Error("it has an incarnation")
+	}
+	err = s.CreateVolume(b.ctx, sdk.VolumeSpec{ID: "x", Token: "t"})
+	if c := sdk.ClassOf(err); c != sdk.Unavailable && c != sdk.Internal && c != sdk.AlreadyExists {
+		b.Errorf("CreateVolume: %v (%s)", err, c)
+	}
+}
+
+// testAddresses gives what is no server's address.
+func testAddresses(t *testing.T) {
+	b := bench{T: t, ctx: testkit.Context(t)}
 	for _, url := range []string{"", "10.0.0.5:7788", "ftp://x", "http://", "http://x?y=z", "::", "http://user:secret@ho st"} {
 		_, err := New(Config{URL: url})
 		b.want(err, sdk.Invalid, sdk.ReasonConfig)
@@ -372,6 +388,6 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("the message is %q", err)
 		}
 	}
-	_, err = New(Config{URL: "http://x", Imports: []string{"relative"}})
+	_, err := New(Config{URL: "http://x", Imports: []string{"relative"}})
 	b.want(err, sdk.Invalid, sdk.ReasonConfig)
 }

@@ -20,11 +20,10 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 	"github.com/slipway-run/slipway/sdk"
 )
-
-const hang = 2 * time.Minute // nothing here takes long; a loaded machine may take a while
 
 // bench is one server and what a test asks of it.
 type bench struct {
@@ -38,13 +37,7 @@ type bench struct {
 func serve(t *testing.T, o gardentest.Options, more ...func(*Config)) bench {
 	t.Helper()
 	servers := gardentest.Start(t, o)
-	return bench{T: t, ctx: testContext(t), servers: servers, s: storeOf(t, servers.Baggageclaim, more...)}
-}
-
-func testContext(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	t.Cleanup(cancel)
-	return ctx
+	return bench{T: t, ctx: testkit.Context(t), servers: servers, s: storeOf(t, servers.Baggageclaim, more...)}
 }
 
 func storeOf(t testing.TB, url string, more ...func(*Config)) *Store {
@@ -64,7 +57,7 @@ func storeOf(t testing.TB, url string, more ...func(*Config)) *Store {
 // sub runs a subtest on the same server.
 func (b bench) sub(name string, test func(bench)) {
 	b.T.Run(name, func(t *testing.T) {
-		b.T, b.ctx = t, testContext(t)
+		b.T, b.ctx = t, testkit.Context(t)
 		test(b)
 		b.noLocks()
 	})
@@ -73,15 +66,7 @@ func (b bench) sub(name string, test func(bench)) {
 // noLocks checks that nothing is held once all calls have returned.
 func (b bench) noLocks() {
 	b.Helper()
-	deadline := time.Now().Add(hang)
-	for b.s.locks.size() > 0 { // a stream that was given up has its grace
-		if time.Now().After(deadline) {
-			b.Fatalf("%d locks are left", b.s.locks.size())
-		}
-		if err := wait(b.ctx, time.Millisecond); err != nil {
-			b.Fatal(err)
-		}
-	}
+	testkit.Until(b.T, "no lock is left", func() bool { return b.s.locks.size() == 0 }) // a stream that was given up has its grace
 }
 
 func (b bench) ok(err error) {
@@ -124,7 +109,7 @@ func (b bench) volume(with ...func(*sdk.VolumeSpec)) sdk.VolumeID {
 
 func (b bench) destroyLater(id sdk.VolumeID) {
 	b.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), hang)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(b.T))
 		defer cancel()
 		if err := b.s.DestroyVolume(ctx, id); err != nil {
 			b.Errorf("destroying %s: %v", id, err)

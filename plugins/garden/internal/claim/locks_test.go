@@ -8,12 +8,14 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 func TestLocks(t *testing.T) {
 	var l locks
 	l.init()
-	ctx := testContext(t)
+	ctx := testkit.Context(t)
 	var readers, writers atomic.Int32
 	var wg sync.WaitGroup
 	for i := range 8 {
@@ -64,7 +66,7 @@ func TestLocks(t *testing.T) {
 func TestLocksGiveUp(t *testing.T) {
 	var l locks
 	l.init()
-	ctx := testContext(t)
+	ctx := testkit.Context(t)
 	unlock, err := l.shared(ctx, "a")
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +103,7 @@ func TestLocksGiveUp(t *testing.T) {
 func TestLocksDestroy(t *testing.T) {
 	var l locks
 	l.init()
-	ctx := testContext(t)
+	ctx := testkit.Context(t)
 	cause := errors.New("destroyed")
 	unlock, err := l.shared(ctx, "a")
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/concourse/baggageclaim"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -23,20 +24,25 @@ func TestNaive(t *testing.T)   { everything(t, "naive") }
 // everything runs what depends on how the server keeps volumes.
 func everything(t *testing.T, driver string) {
 	b := serve(t, gardentest.Options{Driver: driver}, func(c *Config) { c.Imports = []string{"/usr/share/common-licenses/"} })
-	b.sub("life", testLife)
-	b.sub("identity", testIdentity)
 	b.sub("clones", testClones)
 	b.sub("owners", testOwners)
 	b.sub("privileged", testPrivileged)
-	b.sub("import", testImport)
-	b.sub("streams", testStreams)
-	b.sub("paths", testPaths)
 	if driver == "naive" { // what happens before the server unpacks is the same for both
 		b.sub("damaged", testDamaged)
 		b.sub("hostile", testHostile)
 	}
-	b.sub("own", testOwn)
-	b.sub("base", testBase)
+	b.sub("the same for both", func(b bench) {
+		if driver == "naive" {
+			testkit.Soak(b.T, "the naive driver differs in its copies, which are above")
+		}
+		b.sub("life", testLife)
+		b.sub("identity", testIdentity)
+		b.sub("import", testImport)
+		b.sub("streams", testStreams)
+		b.sub("paths", testPaths)
+		b.sub("own", testOwn)
+		b.sub("base", testBase)
+	})
 	b.sub("features", testFeatures)
 	b.sub("left", func(b bench) {
 		for _, v := range b.servers.Volumes(t) {

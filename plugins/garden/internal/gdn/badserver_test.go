@@ -16,6 +16,7 @@ import (
 
 	"code.cloudfoundry.org/garden"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -60,8 +61,7 @@ func TestBadServers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			defer cancel()
+			ctx := testkit.Context(t)
 			_, listErr := s.List(ctx, nil)
 			for call, err := range map[string]error{
 				"ping": s.Ping(ctx), "create": s.Create(ctx, garden.ContainerSpec{Handle: "x"}), "list": listErr,

@@ -15,6 +15,7 @@ import (
 
 	"code.cloudfoundry.org/garden"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -30,16 +31,9 @@ func machine(t *testing.T) (*gardentest.Servers, *Server) {
 	return servers, s
 }
 
-func within(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func TestServer(t *testing.T) {
 	servers, s := machine(t)
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	if err := s.Ping(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +80,7 @@ func TestServer(t *testing.T) {
 	t.Run("commands", func(t *testing.T) { testCommands(t, s) })
 	t.Run("a command outlives its caller", func(t *testing.T) { testCancel(t, s) })
 	t.Run("the server goes under a command", func(t *testing.T) {
-		ctx := within(t)
+		ctx := testkit.Context(t)
 		stdin, out := pipe(t), pipe(t)
 		done := make(chan error, 1)
 		go func() {
@@ -119,7 +113,7 @@ func TestServer(t *testing.T) {
 }
 
 func testCommands(t *testing.T, s *Server) {
-	ctx := within(t)
+	ctx := testkit.Context(t)
 	var stdout, stderr bytes.Buffer
 	if err := s.Exec(ctx, "one", garden.ProcessSpec{Path: "/bin/sh", Args: []string{"-c", "echo out; echo err >&2; exit 7"}, User: "0"}, nil, &stdout, &stderr); err != nil {
 		t.Error(err)
@@ -147,7 +141,7 @@ func testCommands(t *testing.T, s *Server) {
 
 // testCancel ends an Exec whose command neither reads nor ends: it must return, leave its stdin alone, and leave the command running.
 func testCancel(t *testing.T, s *Server) {
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(testkit.Context(t))
 	stdin, out := pipe(t), pipe(t)
 	done := make(chan error, 1)
 	go func() {
@@ -169,7 +163,7 @@ func testCancel(t *testing.T, s *Server) {
 		t.Errorf("what came into stdin after the end was taken: %v", err)
 	}
 	var ps bytes.Buffer
-	if err := s.Exec(within(t), "one", garden.ProcessSpec{Path: "/bin/sh", Args: []string{"-c", "ps -o args"}}, nil, &ps, io.Discard); err != nil || !strings.Contains(ps.String(), "sleep 3600") {
+	if err := s.Exec(testkit.Context(t), "one", garden.ProcessSpec{Path: "/bin/sh", Args: []string{"-c", "ps -o args"}}, nil, &ps, io.Discard); err != nil || !strings.Contains(ps.String(), "sleep 3600") {
 		t.Errorf("%v; the command is gone:\n%s", err, ps.String())
 	}
 }

@@ -5,11 +5,12 @@ package ongarden
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // slipway is the command under way.
@@ -25,9 +26,7 @@ type slipway struct {
 // startSlipway starts the command. The test calls wait.
 func startSlipway(t *testing.T, args ...string) *slipway {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	s := &slipway{t: t, cmd: exec.CommandContext(ctx, program("slipway"), args...), lines: make(chan string)}
+	s := &slipway{t: t, cmd: exec.CommandContext(testkit.Context(t), program("slipway"), args...), lines: make(chan string)}
 	s.cmd.Stderr, s.cmd.WaitDelay = &s.stderr, 10*time.Second
 	stdout, err := s.cmd.StdoutPipe()
 	if err != nil {

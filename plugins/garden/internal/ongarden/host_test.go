@@ -10,17 +10,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 )
-
-// patience bounds what would hang else.
-const patience = 3 * time.Minute
 
 // openHost opens a host in this process, and waits until its workers are there.
 func openHost(t testing.TB, cfg *config.Config) *host.Host {
@@ -34,15 +31,13 @@ func openHost(t testing.TB, cfg *config.Config) *host.Host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(t))
 		defer cancel()
 		if err := h.Close(ctx); err != nil {
 			t.Errorf("close the host: %v", err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := h.Ready(ctx); err != nil {
+	if err := h.Ready(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range h.Workers() {

@@ -3,10 +3,10 @@
 package ongarden
 
 import (
-	"context"
 	"testing"
 
 	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 )
 
@@ -19,8 +19,7 @@ func TestHoudini(t *testing.T) {
 	s := settings(t, servers)
 	s.Garden = houdini.Garden
 	h := openHost(t, gardenConfig(t, worker{name: "here", garden: s}))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	for _, owner := range []string{"one", "two"} {
 		err := step(ctx, h, owner, host.ContainerRequest{Outputs: []host.Output{{Name: "out", Path: "out"}}},
 			host.ProcessRequest{Path: "sh", Args: []string{"-ec", "echo made > out/file; [ \"$(cat out/file)\" = made ]"}})

@@ -10,44 +10,36 @@ import (
 	"runtime"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // built is where the programs lie side by side, as make builds them.
 var built string
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "slipway-built-")
-	if err != nil {
+func TestMain(m *testing.M) {
+	if err := build(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 1
+		os.RemoveAll(built)
+		os.Exit(1)
 	}
-	defer os.RemoveAll(dir)
-	built = dir
+	testkit.Main(m, func() { os.RemoveAll(built) })
+}
+
+// build builds the programs.
+func build() (err error) {
+	if built, err = os.MkdirTemp("", "slipway-built-"); err != nil {
+		return err
+	}
 	for name, pkg := range map[string]string{
 		"slipway": "cmd/host", "slipway-memory": "plugins/memory/cmd", "slipway-garden": "plugins/garden/cmd", "slipway-shim-linux-" + runtime.GOARCH: "sdk/shim/cmd",
 	} {
 		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program(name), "github.com/slipway-run/slipway/"+pkg)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", pkg, err, out)
-			return 1
+			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 		}
 	}
-	if err := os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH")); err != nil { // where hosts of this process look for plugins
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return code
+	return os.Setenv("PATH", built+string(os.PathListSeparator)+os.Getenv("PATH")) // where hosts of this process look for plugins
 }
 
 func program(name string) string { return filepath.Join(built, name) }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/slipway-run/slipway/conformance"
 	"github.com/slipway-run/slipway/host/launch"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 	"github.com/slipway-run/slipway/sdk"
@@ -29,13 +30,21 @@ func TestProgram(t *testing.T) {
 	for name, run := range map[string]struct {
 		driver   string
 		profiles []conformance.Profile
+		gate     []string // the cases that the gate takes; the soak takes all
 	}{
-		"best":  {"", []conformance.Profile{conformance.Recovery, conformance.Streaming}},
-		"naive": {"naive", []conformance.Profile{conformance.Streaming}},
+		"best":  {"", []conformance.Profile{conformance.Recovery, conformance.Streaming}, []string{"R02-kill-running", "R07-kill-stream", "R18-kill-create"}},
+		"naive": {"naive", []conformance.Profile{conformance.Streaming}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if run.gate == nil {
+				testkit.Soak(t, "the naive driver's clones and streams in the package claim are enough for the gate")
+			}
 			servers := gardentest.Start(t, gardentest.Options{Driver: run.driver})
-			conformance.Run(t, pluginProgram(t, settings(t, servers)), conformance.Options{Short: true, Profiles: run.profiles})
+			options := conformance.Options{Short: true, Profiles: run.profiles, TimeScale: 10 * testkit.TimeScale()}
+			if testing.Short() {
+				options.Only = run.gate
+			}
+			conformance.Run(t, pluginProgram(t, settings(t, servers)), options)
 		})
 	}
 }

@@ -3,13 +3,13 @@
 package ongarden
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 )
 
@@ -17,8 +17,7 @@ import (
 // grace for what it does not know, and what is left when one of them has gone is the other's.
 func TestTwoInstallations(t *testing.T) {
 	servers := gardentest.Start(t, gardentest.Options{})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	type installation struct {
 		*host.Host
 		container *host.Container
