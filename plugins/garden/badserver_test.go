@@ -59,6 +59,9 @@ func TestBadServers(t *testing.T) {
 	each := func(t *testing.T, all map[string]stranger) {
 		for name, c := range all {
 			t.Run(name, func(t *testing.T) {
+				if c.slow && name != "nobody" && name != "silence" {
+					testkit.Soak(t, "for the plugin it is silence in another form")
+				}
 				t.Parallel()
 				at := c.at(t)
 				patience := func(config *Config) {
