@@ -143,6 +143,16 @@ func (c *C) violation(rule int, why, format string, args ...any) {
 // NotObservable ends the case without an answer.
 func (c *C) NotObservable(reason string) { c.end(NotObservable, reason) }
 
+// TooLong ends the case where the user asked for shorter loops.
+func (c *C) TooLong() {
+	if c.Short {
+		c.end(Skipped, tooLong)
+	}
+}
+
+// tooLong is why [Options.Short] leaves a case out.
+const tooLong = "it takes long"
+
 // EnvMissing ends the case for want of something in the target.
 func (c *C) EnvMissing(reason string) { c.end(EnvMissing, reason) }
 

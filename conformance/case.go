@@ -76,6 +76,11 @@ const (
 	EnvProbeLinux Requirement = "probe-linux"
 )
 
+// requires tells whether a case cannot be run where r is lacking. Without any probe there is none for Linux either.
+func (k Case) requires(r Requirement) bool {
+	return slices.Contains(k.Env, r) || r == EnvProbe && slices.Contains(k.Env, EnvProbeLinux)
+}
+
 // Status is what came of a case.
 type Status string
 

@@ -413,7 +413,7 @@ func runOtherSignals(ctx context.Context, c *C) {
 	for _, signal := range signals {
 		p := c.Started(ctx, id, c.Commands.Sleep())
 		c.OK(c.W.SignalProcess(ctx, id, p, signal), "sending %s", signal)
-		if e := c.Follow(ctx, id, p).Exit; e.Code != 128+signal.Number() || e.Signal != signal || e.Reason != sdk.ExitSignalled {
+		if e := c.FollowAfter(ctx, signal, id, p).Exit; e.Code != 128+signal.Number() || e.Signal != signal || e.Reason != sdk.ExitSignalled {
 			c.Errorf("a process that a signal ended says which", "after %s: got %s, want code %d (signalled by %s)", signal, exitText(e), 128+signal.Number(), signal)
 		}
 	}

@@ -83,7 +83,7 @@ func runSignalOne(ctx context.Context, c *C) {
 	for signal, code := range map[sdk.Signal]int{sdk.TERM: 143, sdk.INT: 130, sdk.HUP: 129, sdk.KILL: 137} {
 		p := c.Started(ctx, id, c.Commands.Sleep())
 		c.OK(c.W.SignalProcess(ctx, id, p, signal), "sending %s", signal)
-		if e := c.Follow(ctx, id, p).Exit; e.Code != code || e.Signal != signal {
+		if e := c.FollowAfter(ctx, signal, id, p).Exit; e.Code != code || e.Signal != signal {
 			c.Errorf("a signal reaches its process", "after %s: got %s, want code %d", signal, exitText(e), code)
 		}
 	}

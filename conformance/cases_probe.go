@@ -286,7 +286,7 @@ func runEmptyImage(ctx context.Context, c *C) {
 	for _, signal := range []sdk.Signal{sdk.TERM, sdk.KILL} {
 		p := c.Started(ctx, id, c.Commands.Sleep())
 		c.OK(c.W.SignalProcess(ctx, id, p, signal), "sending %s", signal)
-		if e := c.Follow(ctx, id, p).Exit; e.Code != 128+signal.Number() {
+		if e := c.FollowAfter(ctx, signal, id, p).Exit; e.Code != 128+signal.Number() {
 			c.Errorf("signals need nothing in the image", "after %s: got %s", signal, exitText(e))
 		}
 	}
@@ -306,6 +306,32 @@ func (c *C) inside(ctx context.Context, id sdk.ContainerID) (all [][]string) {
 		all = append(all, p.Args)
 	}
 	return all
+}
+
+// seenInside puts the probe into a container whose commands are a shell's, where the target has one that sees processes.
+func (c *C) seenInside(spec *sdk.ContainerSpec) {
+	if c.seesShell() {
+		c.mountProbe(spec)
+	}
+}
+
+func (c *C) seesShell() bool {
+	p, ok := c.suite.target.probe()
+	_, shell := c.Commands.(Shell)
+	return ok && !p.wasm && shell
+}
+
+// sleepers counts the processes that have to do with Commands.Sleep, in a container with [C.seenInside]. Where nobody can look there are none.
+func (c *C) sleepers(ctx context.Context, id sdk.ContainerID) (n int) {
+	if !c.seesShell() {
+		return 0
+	}
+	for _, args := range c.inside(ctx, id) {
+		if slices.ContainsFunc(args, func(arg string) bool { return strings.Contains(arg, "sleep") }) {
+			n++
+		}
+	}
+	return n
 }
 
 func runOwnProcesses(ctx context.Context, c *C) {

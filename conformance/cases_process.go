@@ -322,7 +322,7 @@ func runTrap(ctx context.Context, c *C) {
 	for _, signal := range []sdk.Signal{sdk.TERM, sdk.HUP, sdk.INT, sdk.USR1} {
 		p := c.Started(ctx, id, c.Commands.Trap(signal, 7))
 		c.OK(c.W.SignalProcess(ctx, id, p, signal), "sending %s", signal)
-		j := c.Follow(ctx, id, p)
+		j := c.FollowAfter(ctx, signal, id, p)
 		c.WantExit(j, 7, "a process that handles %s", signal)
 		c.WantOutput(j, "ready\ncaught\n", "", "a process that handles %s", signal)
 	}
@@ -353,11 +353,15 @@ func runSignalAfterExit(ctx context.Context, c *C) {
 }
 
 func runSignalled(ctx context.Context, c *C) {
-	id := c.Container(ctx)
-	for signal, code := range map[sdk.Signal]int{sdk.KILL: 137, sdk.TERM: 143, sdk.HUP: 129, sdk.INT: 130} {
+	id := c.Container(ctx, c.seenInside)
+	before := c.sleepers(ctx, id)
+	for _, signal := range []sdk.Signal{sdk.KILL, sdk.TERM, sdk.HUP, sdk.INT} {
 		p := c.Started(ctx, id, c.Commands.Sleep())
+		if n := c.sleepers(ctx, id) - before; n > 1 {
+			c.Broken(fmt.Errorf("after \"ready\" Commands.Sleep is %d processes: they would share %s, and what comes of that is chance", n, signal))
+		}
 		c.OK(c.W.SignalProcess(ctx, id, p, signal), "sending %s", signal)
-		j := c.Follow(ctx, id, p)
+		j, code := c.FollowAfter(ctx, signal, id, p), 128+signal.Number()
 		if e := j.Exit; e.Code != code || e.Signal != signal || e.Reason != sdk.ExitSignalled {
 			c.Errorf("a process that a signal ended is told apart from one that chose a code", "after %s: got %s, want code %d (signalled by %s)", signal, exitText(e), code, signal)
 		}
@@ -367,7 +371,7 @@ func runSignalled(ctx context.Context, c *C) {
 	}
 	p := c.Started(ctx, id, c.Commands.Trap(sdk.TERM, 0))
 	c.OK(c.W.SignalProcess(ctx, id, p, sdk.KILL), "sending KILL")
-	if e := c.Follow(ctx, id, p).Exit; e.Code != 137 || e.Signal != sdk.KILL {
+	if e := c.FollowAfter(ctx, sdk.KILL, id, p).Exit; e.Code != 137 || e.Signal != sdk.KILL {
 		c.Errorf("KILL cannot be handled", "a process that handles TERM, after KILL: got %s, want code 137 (signalled by KILL)", exitText(e))
 	}
 }
@@ -384,9 +388,7 @@ func runKillAtOnce(ctx context.Context, c *C) {
 }
 
 func runMaxProcesses(ctx context.Context, c *C) {
-	if c.Short {
-		c.end(Skipped, "it takes long")
-	}
+	c.TooLong()
 	id := c.Container(ctx)
 	first := c.Start(ctx, id, c.Commands.Exit(3))
 	c.WantExit(c.Follow(ctx, id, first), 3, "the first process")

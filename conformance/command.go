@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"time"
 
@@ -35,24 +36,44 @@ const (
 	// stopTimeout bounds the end of a plugin's process.
 	stopTimeout = 30 * time.Second
 
-	// These are instead of launch's own: a test may run on a machine that has a lot else to do, and a case has its own time.
+	// These are instead of launch's own: a test may run on a machine that has a lot else to do, and a case has its own time. All follow
+	// [Options.TimeScale].
 	startTimeout     = 45 * time.Second
 	configureTimeout = 2 * time.Minute
 	healthMisses     = 8
 )
 
 // patient gives a plugin the suite's times where the caller has named none.
-func patient(o launch.Options) launch.Options {
+func patient(o launch.Options, scale float64) launch.Options {
 	if o.StartTimeout <= 0 {
-		o.StartTimeout = startTimeout
+		o.StartTimeout = longer(startTimeout, scale)
 	}
 	if o.ConfigureTimeout <= 0 {
-		o.ConfigureTimeout = configureTimeout
+		o.ConfigureTimeout = longer(configureTimeout, scale)
 	}
 	if o.HealthMisses <= 0 {
-		o.HealthMisses = healthMisses
+		o.HealthMisses = int(math.Ceil(healthMisses * max(1, scale)))
 	}
 	return o
+}
+
+// longer is a time that is not of a case's own: what makes cases short does not make it short.
+func longer(d time.Duration, scale float64) time.Duration {
+	return time.Duration(float64(d) * max(1, scale))
+}
+
+// scaleKey is of the context that a target is opened with: it holds [Options.TimeScale].
+type scaleKey struct{}
+
+func withScale(ctx context.Context, scale float64) context.Context {
+	return context.WithValue(ctx, scaleKey{}, scale)
+}
+
+func scaleOf(ctx context.Context) float64 {
+	if scale, ok := ctx.Value(scaleKey{}).(float64); ok {
+		return scale
+	}
+	return 1
 }
 
 func (p Program) open(ctx context.Context) (*Instance, error) {
@@ -62,9 +83,9 @@ func (p Program) open(ctx context.Context) (*Instance, error) {
 	plugin := launch.Start(launch.Spec{
 		Name: p.Plugin.Name, Command: p.Path, Dir: p.Dir, Args: p.Args, Env: p.Env,
 		Configure: func(_ context.Context, info sdk.PluginInfo) (sdk.Block, []sdk.Block, error) { return p.settings(info) },
-	}, patient(p.Launch))
+	}, patient(p.Launch, scaleOf(ctx)))
 	stop := func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), longer(stopTimeout, scaleOf(ctx)))
 		defer cancel()
 		plugin.Stop(ctx) // what outlives SIGKILL is in launch's log
 	}

@@ -38,12 +38,13 @@ type Commands interface {
 	// Gate prints before, awaits a line of stdin or its end, prints after, and exits with the code.
 	Gate(before, after string, code int) Cmd
 	// Trap prints "ready" and a newline once it handles the signal, and waits for it; then it prints "caught" and a newline and
-	// exits with the code.
+	// exits with the code, also where a child of its own gets the signal too.
 	Trap(signal sdk.Signal, code int) Cmd
 	// Orphan prints "early" and a newline and exits, and leaves a child that holds stdout for an hour and would then print "late" and a
 	// newline.
 	Orphan() Cmd
-	// Sleep prints "ready" and a newline and waits for an hour, ignoring nothing.
+	// Sleep prints "ready" and a newline and waits for an hour, ignoring nothing. From "ready" on it is one process: a signal to its
+	// group must not be shared with a child.
 	Sleep() Cmd
 }
 
@@ -86,8 +87,8 @@ func (Shell) Append(path, text string) Cmd {
 	return sh(`printf %s "$2" >> "$1" || exit 1; printf %s "$2"`, path, text)
 }
 
-// Lines runs seq.
-func (Shell) Lines(n int) Cmd { return sh(fmt.Sprintf("seq 1 %d", n)) }
+// Lines makes way for seq.
+func (Shell) Lines(n int) Cmd { return sh(fmt.Sprintf("exec seq 1 %d", n)) }
 
 // Gate reads a line.
 func (Shell) Gate(before, after string, code int) Cmd {
@@ -95,14 +96,16 @@ func (Shell) Gate(before, after string, code int) Cmd {
 }
 
 // Trap waits in short sleeps, because a shell runs its traps between commands. The signal goes to the sleep too (rule 8), and what the
-// shell says of that is no output of the case's.
+// shell says of that is no output of the case's: so it is thrown away before the word is said that lets signals come. Whether the sleep
+// ends by the signal or lives through it decides nothing, for it is the shell's own trap that is awaited, and a sleep is short.
 func (Shell) Trap(signal sdk.Signal, code int) Cmd {
-	script := fmt.Sprintf("trap 'echo caught; exit %d' %s; echo ready; exec 2>/dev/null; while :; do sleep 0.02; done", code, signal)
+	script := fmt.Sprintf("trap 'echo caught; exit %d' %s; exec 2>/dev/null; echo ready; while :; do sleep 0.02; done", code, signal)
 	return sh(strings.TrimSpace(script))
 }
 
 // Sleep makes way for sleep, so that a signal to the group meets one process. A shell that waited for a child would share the signal with
-// it: dash throws away an INT that comes between making its last command's process and running the command there, and waits on.
+// it: dash throws away an INT that comes between making its last command's process and running the command there, and waits on. QUIT is
+// another matter: bash and busybox ignore it until they have made way.
 func (Shell) Sleep() Cmd { return sh("echo ready; exec sleep 3600") }
 
 // Pipe ends by SIGPIPE, or says that it is ignored.

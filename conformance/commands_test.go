@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -20,10 +21,7 @@ import (
 func onThisMachine(t *testing.T) map[string]Commands {
 	t.Helper()
 	if _, err := exec.LookPath("sh"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("CI must have a shell")
-		}
-		t.Skip("there is no sh here")
+		testkit.Lacking(t, "sh: %v", err)
 	}
 	return map[string]Commands{"shell": Shell{}, "probe": Probe{}}
 }
@@ -40,7 +38,7 @@ func program(cmd Cmd, probe string) string {
 func probeHere(t *testing.T) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Skip("the probe is for Linux and WASI")
+		testkit.Lacking(t, "Linux: the probe is for it and for WASI")
 	}
 	file, err := BuildProbe(t.Context(), t.TempDir(), "linux/"+runtime.GOARCH)
 	if err != nil {

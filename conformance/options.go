@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"path"
 	"slices"
@@ -12,7 +13,9 @@ type Options struct {
 	Profiles []Profile // empty: those of [Usual], and cases of others that Only names
 	// Only and Skip hold patterns of path.Match for IDs. Of what Only leaves out nothing is said but that it was skipped.
 	Only, Skip []string
-	Expected   []Expectation
+	// Without are requirements that the target lacks on purpose. Cases that need one are left out; else they are [EnvMissing].
+	Without  []Requirement
+	Expected []Expectation
 
 	// Short makes loops that look for rare faults ten times shorter.
 	Short bool
@@ -48,12 +51,11 @@ func (o Options) withDefaults() Options {
 	if o.TimeScale <= 0 {
 		o.TimeScale = 1
 	}
-	patient := func(d time.Duration) time.Duration { return time.Duration(float64(d) * max(1, o.TimeScale)) }
 	if o.OpenTimeout <= 0 {
-		o.OpenTimeout = patient(time.Minute)
+		o.OpenTimeout = longer(time.Minute, o.TimeScale)
 	}
 	if o.HangGrace <= 0 {
-		o.HangGrace = patient(5 * time.Second)
+		o.HangGrace = longer(5*time.Second, o.TimeScale)
 	}
 	if o.CleanupTimeout <= 0 {
 		o.CleanupTimeout = time.Duration(30 * o.TimeScale * float64(time.Second))
@@ -93,6 +95,11 @@ func (o Options) deselected(c Case) string {
 	}
 	if matchesAny(o.Skip, c.ID) {
 		return "the user skips it"
+	}
+	for _, r := range o.Without {
+		if c.requires(r) {
+			return fmt.Sprintf("the user does without %q", r)
+		}
 	}
 	return ""
 }

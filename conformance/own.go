@@ -17,7 +17,7 @@ type Own struct {
 
 // Own opens an instance. It is closed after the case's clean-up.
 func (c *C) Own(ctx context.Context) *Own {
-	inst, err := c.suite.target.Open(ctx)
+	inst, err := c.suite.target.Open(withScale(ctx, c.suite.opts.TimeScale))
 	if err != nil {
 		c.Broken(err)
 	}

@@ -169,9 +169,13 @@ func (s *suite) takeAway(ctx context.Context, on *slot) error {
 
 // withProbe mounts the probe into a container, where the case runs it.
 func (c *C) withProbe(spec *sdk.ContainerSpec) {
-	if _, runs := c.Commands.(caseProbe); !runs {
-		return
+	if _, runs := c.Commands.(caseProbe); runs {
+		c.mountProbe(spec)
 	}
+}
+
+// mountProbe mounts the probe into a container.
+func (c *C) mountProbe(spec *sdk.ContainerSpec) {
 	on := c.main
 	if g, ok := c.W.(guard); ok {
 		on = g.on

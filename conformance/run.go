@@ -10,7 +10,9 @@ import (
 // testTimeScale is what Options.TimeScale is under go test where nothing is said.
 const testTimeScale = 10
 
-// Run makes a subtest of each case, named such as "core/P01-run-true", in parallel where the case allows it.
+// Run makes a subtest of each case, named such as "core/P01-run-true", in parallel where the case allows it. Of what gives no answer the
+// subtest is skipped, for a reason that begins with "unsupported: ", "not observable: " or "env-missing: ", or with "soak: " where
+// [Options.Short] leaves it out. Cases that the options do not choose have no subtest.
 func Run(t *testing.T, target Target, opts Options) {
 	t.Helper()
 	if opts.TimeScale <= 0 {
@@ -93,6 +95,13 @@ func conclude(t *testing.T, r Result) {
 		}
 	case Error:
 		t.Errorf("the suite itself: %s", r.Note)
+	case NotObservable:
+		t.Skip("not observable: " + r.Note)
+	case Skipped:
+		if r.Note == tooLong { // chosen by Short; an interruption is no choice
+			t.Skip("soak: " + r.Note)
+		}
+		t.Skipf("%s: %s", r.Status, r.Note)
 	default:
 		t.Skipf("%s: %s", r.Status, r.Note)
 	}

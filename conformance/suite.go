@@ -94,7 +94,7 @@ func (o *opening) abandon() bool {
 }
 
 func (s *suite) open(ctx context.Context) error {
-	inst, err := s.target.Open(ctx)
+	inst, err := s.target.Open(withScale(ctx, s.opts.TimeScale))
 	if err != nil {
 		return fmt.Errorf("opening it: %w", err)
 	}

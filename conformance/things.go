@@ -146,6 +146,17 @@ func (c *C) Follow(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID) Jou
 	return j
 }
 
+// FollowAfter is Follow after a signal, which a failure then names.
+func (c *C) FollowAfter(ctx context.Context, signal sdk.Signal, id sdk.ContainerID, p sdk.ProcessID) Journal {
+	var j Journal
+	c.OK(c.W.FollowProcess(ctx, id, p, 0, j.Into(sdk.Follow{})), "following process %q to its end after %s", p, signal)
+	if j.Exit == nil {
+		c.Fatalf("a follower that returns nil has delivered the exit: a host would wait for ever or guess",
+			"following process %q after %s ended without an exit", p, signal)
+	}
+	return j
+}
+
 // Process gives what the list says of a process; ok is false if it is not listed.
 func (c *C) Process(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID) (info sdk.ProcessInfo, ok bool) {
 	infos, err := c.W.ListProcesses(ctx, id)

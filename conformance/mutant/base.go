@@ -74,6 +74,12 @@ func (s *standing) close() {
 	s.end()
 }
 
+// A process has many workers, and starts beside others. These are for what hangs.
+const (
+	startTimeout = openTimeout
+	healthMisses = 60
+)
+
 // program runs the base behind mutants, one for each worker.
 func (s *standing) program(workers []string) conformance.Target {
 	broken := ByName
@@ -83,7 +89,7 @@ func (s *standing) program(workers []string) conformance.Target {
 	}
 	p := conformance.Program{
 		Path: s.self[0], Args: slices.Concat(s.self[1:], []string{broken, "--"}, s.Command),
-		Plugin: sdk.Block{Name: "base", Values: s.Plugin}, Launch: launch.Options{Logger: s.log},
+		Plugin: sdk.Block{Name: "base", Values: s.Plugin}, Launch: launch.Options{Logger: s.log, StartTimeout: startTimeout, ConfigureTimeout: startTimeout, HealthMisses: healthMisses},
 	}
 	for _, name := range workers {
 		block := sdk.Block{Name: name}

@@ -7,8 +7,8 @@ import (
 )
 
 // patience is how long a mutant waits for what makes its fault show: for what a case does at the same time. It only ends what would wait
-// for ever, and is long because a machine may stand still for seconds.
-const patience = 20 * time.Second
+// for ever, and is long because a machine may stand still for as long as it likes; no case that does its part waits it out.
+const patience = 2 * time.Minute
 
 // crowd lets one in at a time, by key, and refuses who comes meanwhile. The first one of a key is held inside until somebody was refused, so
 // that who comes at the same time does meet it, however slow the machine is. It is for cases where others do come.

@@ -33,6 +33,9 @@ func Memory(program, dir string, env []string, probe func(context.Context) (conf
 	}
 }
 
+// worldGrace is how long a world that was told to end may take; one that lives on is killed.
+const worldGrace = 2 * time.Minute
+
 func worldArgs(socket string) []string {
 	args := []string{"world", "--socket", socket, "--worker", None}
 	for _, m := range All() {
@@ -73,7 +76,7 @@ func startWorld(ctx context.Context, cmd *exec.Cmd, env []string) (end func(), e
 		_ = cmd.Process.Signal(os.Interrupt) // unless it has ended
 		select {
 		case <-ended:
-		case <-time.After(30 * time.Second):
+		case <-time.After(worldGrace):
 			_ = cmd.Process.Kill()
 			<-ended
 		}

@@ -35,12 +35,15 @@ type Mutant struct {
 const None = "none"
 
 // All gives every mutant. The slice is the caller's.
-func All() []Mutant {
-	return slices.Concat(
+func All() []Mutant { return slices.Concat(groups()...) }
+
+// groups are the mutants by what they are broken in.
+func groups() [][]Mutant {
+	return [][]Mutant{
 		identityMutants(), retryMutants(), listMutants(), volumeMutants(), archiveMutants(), dialectMutants(), transferMutants(),
 		containerMutants(), mountMutants(), featureMutants(), processMutants(), exitMutants(), outputMutants(), followMutants(), stdinMutants(),
 		isolationMutants(), recoveryMutants(), restartMutants(), linuxMutants(), peerMutants(), stressMutants(),
-	)
+	}
 }
 
 // Find gives the mutant of that ID.

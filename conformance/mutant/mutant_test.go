@@ -9,17 +9,17 @@ import (
 	"os/exec"
 	"path/filepath"
 	goruntime "runtime"
+	"slices"
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/slipway-run/slipway/conformance"
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
 	flag.Bool("update", false, "write MUTANTS.md anew")
-	goleak.VerifyTestMain(m)
+	testkit.Main(m)
 }
 
 // build builds a program.
@@ -38,7 +38,7 @@ func build(t *testing.T, dir, name, pkg string) string {
 func linux(t *testing.T, dir string) []Base {
 	t.Helper()
 	lack := t.Logf
-	if os.Getenv("CI") == "true" {
+	if testkit.CI() {
 		lack = t.Fatalf
 	}
 	if os.Geteuid() != 0 {
@@ -97,6 +97,34 @@ func TestCheck(t *testing.T) {
 	}
 }
 
+// smoke are the mutants of the gate, at least one of each group: those that stand at the plugin's end and those at the host's, one that hangs,
+// and on each base some.
+var smoke = []string{
+	"already-exists-missing", "failure-remembered", "label-lost", "clone-shares", "links-made-safe", "first-entry-counts", "bad-archive-accepted",
+	"read-only-ignored", "volumes-die-too", "offset-ignored", "cancel-ignored", "double-start", "hup-is-term", "killed-is-zero", "late-byte",
+	"from-ignored", "exit-ends", "lines-only", "stdin-cut", "path-ignored", "writes-through-links", "zero-after-crash", "old-exits-lost", "tty-forgotten",
+	"ticket-kept", "hundred-exits",
+}
+
+// TestSmoke: the gate leaves out no kind of fault.
+func TestSmoke(t *testing.T) {
+	left := slices.Clone(smoke)
+	for _, group := range groups() {
+		there := false
+		for _, m := range group {
+			if i := slices.Index(left, m.ID); i >= 0 {
+				there, left = true, slices.Delete(left, i, i+1)
+			}
+		}
+		if !there {
+			t.Errorf("of the group of %q none is in the gate", group[0].ID)
+		}
+	}
+	if len(left) > 0 {
+		t.Errorf("no mutants are %q", left)
+	}
+}
+
 // TestConclude: what lives, what kills nothing, and what only looks dead is a problem.
 func TestConclude(t *testing.T) {
 	s := &standing{Base: Base{Name: "base"}}
@@ -106,18 +134,18 @@ func TestConclude(t *testing.T) {
 	}
 	var v Verdict
 	v.Mutant = m.ID
-	v.add(m, s, result("P01-run-true", conformance.Fail, 1))
+	v.add(m, s, result("P01-run-true", conformance.Fail, 1), 1)
 	if !v.Killed() || v.Kills[0] != (Kill{Case: "P01-run-true", Base: "base", What: "seen"}) {
 		t.Errorf("a kill: %+v", v)
 	}
-	v.add(m, s, result("I01-split", conformance.Pass, 1))
-	v.add(m, s, result("I02-binary-safe", conformance.Fail, 1e6)) // a slow machine does that, too
+	v.add(m, s, result("I01-split", conformance.Pass, 1), 1)
+	v.add(m, s, result("I02-binary-safe", conformance.Fail, 1e6), 1) // a slow machine does that, too
 	if v.Killed() || len(v.Missed) != 2 {
 		t.Errorf("two that should have killed: %+v", v)
 	}
 	m.Hangs = true
 	hung := Verdict{}
-	hung.add(m, s, result("I02-binary-safe", conformance.Fail, 1e6))
+	hung.add(m, s, result("I02-binary-safe", conformance.Fail, 1e6), 1)
 	if !hung.Killed() {
 		t.Errorf("one that hangs: %+v", hung)
 	}
@@ -137,13 +165,16 @@ func TestConclude(t *testing.T) {
 }
 
 // TestSelf tests the suite: every mutant is killed by the cases that should, every required case kills one, and the runtimes without a mutant
-// pass, each case on one of them.
+// pass, each case on one of them. The gate has some of each kind.
 func TestSelf(t *testing.T) {
 	dir := tempDir(t)
 	self := build(t, dir, "mutant", "./testdata/mutant")
 	memory := build(t, dir, "slipway-memory", "../../plugins/memory/cmd")
 	bases := append(Memory(memory, dir, os.Environ(), probe(t, dir, "wasip1/wasm")), linux(t, dir)...)
-	opts := Options{Self: []string{self}, Bases: bases, Short: true}
+	opts := Options{Self: []string{self}, Bases: bases, Short: true, TimeScale: testkit.TimeScale()}
+	if testing.Short() {
+		opts.Only = smoke
+	}
 	if only := os.Getenv("MUTANTS"); only != "" { // for whoever works on one
 		opts.Only = strings.Split(only, ",")
 	}

@@ -21,7 +21,9 @@ type Options struct {
 	Only  []string // patterns of path.Match for mutants; empty: all
 	Short bool     // shorter loops in the cases
 	Jobs  int      // how many mutants at once; default 4
-	Log   *slog.Logger
+	// TimeScale multiplies all times, of which cases have ten times the usual ones here already; default 1.
+	TimeScale float64
+	Log       *slog.Logger
 }
 
 // Verdict is what came of a mutant.
@@ -66,6 +68,9 @@ func Run(ctx context.Context, opts Options, report func(Verdict)) (Matrix, error
 	}
 	if opts.Jobs <= 0 {
 		opts.Jobs = 4
+	}
+	if opts.TimeScale <= 0 {
+		opts.TimeScale = 1
 	}
 	wanted := slices.DeleteFunc(All(), func(m Mutant) bool { return !opts.wants(m.ID) })
 	if len(wanted) == 0 {
@@ -170,11 +175,16 @@ const (
 	timeScale = 10
 	hangScale = 0.25
 
+	openTimeout    = 5 * time.Minute // also of a mutant that hangs: it has to be opened first
 	cleanupTimeout = 5 * time.Minute // of one case, whatever its scale: what is left would be in the way of the next
 )
 
 func (r *run) options(cases []string, scale float64) conformance.Options {
-	return conformance.Options{Profiles: conformance.Profiles(), Only: cases, Short: r.opts.Short, Small: true, Parallel: 4, TimeScale: scale, CleanupTimeout: cleanupTimeout}
+	longer := func(d time.Duration) time.Duration { return time.Duration(float64(d) * max(1, r.opts.TimeScale)) }
+	return conformance.Options{
+		Profiles: conformance.Profiles(), Only: cases, Short: r.opts.Short, Small: true, Parallel: 4, TimeScale: scale * r.opts.TimeScale,
+		OpenTimeout: longer(openTimeout), CleanupTimeout: longer(cleanupTimeout),
+	}
 }
 
 // mutants runs all that are wanted.
@@ -227,7 +237,7 @@ func (r *run) mutant(ctx context.Context, m Mutant) (Verdict, error) {
 		}
 		for _, res := range sum.Results {
 			if slices.Contains(ids, res.ID) {
-				v.add(m, s, res)
+				v.add(m, s, res, r.opts.TimeScale)
 			}
 		}
 		if err := s.alive(ctx); err != nil {
@@ -237,7 +247,7 @@ func (r *run) mutant(ctx context.Context, m Mutant) (Verdict, error) {
 	return v, nil
 }
 
-func (v *Verdict) add(m Mutant, s *standing, res conformance.Result) {
+func (v *Verdict) add(m Mutant, s *standing, res conformance.Result, scale float64) {
 	c, _ := conformance.Find(res.ID)
 	limit := c.Timeout
 	if limit == 0 {
@@ -246,7 +256,7 @@ func (v *Verdict) add(m Mutant, s *standing, res conformance.Result) {
 	switch {
 	case res.Status != conformance.Fail:
 		v.Missed = append(v.Missed, fmt.Sprintf("%s: %s %s", res.ID, res.Status, res.Note))
-	case !m.Hangs && res.Seconds >= limit.Seconds()*timeScale:
+	case !m.Hangs && res.Seconds >= limit.Seconds()*timeScale*scale:
 		v.Missed = append(v.Missed, fmt.Sprintf("%s: it took all its time, which says nothing: %s", res.ID, firstLine(res)))
 	default:
 		v.Kills = append(v.Kills, Kill{Case: res.ID, Base: s.Name, What: firstLine(res)})
