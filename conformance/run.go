@@ -95,14 +95,19 @@ func conclude(t *testing.T, r Result) {
 		}
 	case Error:
 		t.Errorf("the suite itself: %s", r.Note)
-	case NotObservable:
-		t.Skip("not observable: " + r.Note)
-	case Skipped:
-		if r.Note == tooLong { // chosen by Short; an interruption is no choice
-			t.Skip("soak: " + r.Note)
-		}
-		t.Skipf("%s: %s", r.Status, r.Note)
 	default:
-		t.Skipf("%s: %s", r.Status, r.Note)
+		t.Skip(skipReason(r))
 	}
+}
+
+// skipReason says first of which kind it is that a case has no answer.
+func skipReason(r Result) string {
+	kind := string(r.Status)
+	switch {
+	case r.Status == NotObservable:
+		kind = "not observable"
+	case r.Status == Skipped && r.Note == tooLong: // Short has chosen that; an interruption is no choice
+		kind = "soak"
+	}
+	return kind + ": " + r.Note
 }

@@ -2,7 +2,9 @@ package main
 
 import (
 	"bufio"
+	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,6 +46,9 @@ func TestSystem(t *testing.T) {
 // TestSignals: on a program that is not told to handle them, signals have the effect that they have on any other.
 func TestSignals(t *testing.T) {
 	probe := build(t)
+	handled := make(chan os.Signal, 1) // what is handled here is not ignored in what is started, even if this one's caller has it ignored
+	signal.Notify(handled, syscall.SIGHUP, syscall.SIGINT)
+	defer signal.Stop(handled)
 	for name, number := range map[string]syscall.Signal{"HUP": 1, "INT": 2, "QUIT": 3, "USR1": 10, "USR2": 12, "TERM": 15} {
 		for _, tt := range []struct {
 			args []string
