@@ -50,7 +50,7 @@ var layers = map[string][]string{
 	"plugins/garden":                       {"sdk", "sdk/keylock", "sdk/shim", "plugins/garden/internal/...", "conformance"}, // the last in its tests
 	"plugins/garden/cmd":                   {"sdk/...", "plugins/garden"},
 	"plugins/garden/internal/...":          {"sdk"},
-	"plugins/garden/gardentest":            {},
+	"plugins/garden/gardentest":            {"internal/testkit"},
 	"plugins/garden/gardentest/runcgarden": {"examples/runc/engine"},
 	"host":                                 {"sdk/...", "host/config", "host/job", "host/launch", "host/pool", "host/stream", "host/spool", "host/store", "host/reap"},
 	"host/api":                             {"sdk", "host", "host/..."},

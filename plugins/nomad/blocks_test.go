@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -202,6 +203,7 @@ func TestStoreJobID(t *testing.T) {
 
 // TestLameStore has a store come up again whose program is fetched from where no plugin is any more.
 func TestLameStore(t *testing.T) {
+	testkit.Soak(t, "an agent of its own")
 	a := nomadtest.Start(t, nomadtest.Options{Dev: true, HostVolumes: []string{hostVolume}})
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()

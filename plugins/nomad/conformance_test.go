@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/conformance"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 )
 
 // TestDocker has one agent with a real Docker for all that needs one.
 func TestDocker(t *testing.T) {
+	testkit.Soak(t, "the other driver")
 	a := nomadtest.Start(t, nomadtest.Options{Dev: true, Docker: true, Privileged: true, HostVolumes: []string{hostVolume}})
 	t.Run("conformance", func(t *testing.T) { testConformance(t, a) })
 	t.Run("memory", func(t *testing.T) { testMemory(t, a) })

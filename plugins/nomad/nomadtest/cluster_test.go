@@ -9,10 +9,13 @@ import (
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // TestCluster has a server and two clients, which are one cluster whoever is asked; all of it wants certificates and tokens.
 func TestCluster(t *testing.T) {
+	testkit.Soak(t, "several agents")
 	t.Parallel()
 	ctx := limited(t)
 	s, clients := StartCluster(t, Options{ACL: true, TLS: NewTLS(t)}, Options{}, Options{HCL: `client { node_class = "second" }`})

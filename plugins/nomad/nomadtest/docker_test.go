@@ -9,10 +9,13 @@ import (
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // TestDocker has tasks in containers of a Docker that is the agent's alone.
 func TestDocker(t *testing.T) {
+	testkit.Soak(t, "the other driver")
 	t.Parallel()
 	ctx := limited(t)
 	a := Start(t, Options{Dev: true, Docker: true, HostVolumes: []string{"v"}})

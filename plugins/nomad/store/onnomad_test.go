@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/internal/storenet"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
@@ -62,6 +63,7 @@ func (n *onNomad) store(t *testing.T) *storenet.Store {
 
 // TestOnNomad talks to a store through Nomad's own exec alone. What it holds for somebody whose exec breaks off, it gives back.
 func TestOnNomad(t *testing.T) {
+	testkit.Soak(t, "an agent of its own")
 	agent := nomadtest.Start(t, nomadtest.Options{Dev: true})
 	alloc, err := agent.Run(bounded(t), nomadtest.Task{
 		Command: os.Args[0], Env: map[string]string{asProgram: "1", "GORACE": "atexit_sleep_ms=0"}, MemoryMB: 256,

@@ -17,12 +17,14 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
 
 // TestMany makes more containers at once than an agent takes connections from one address, and follows more processes than that through a few.
 func TestMany(t *testing.T) {
+	testkit.Soak(t, "two hundred containers")
 	a := nomadtest.Start(t, nomadtest.Options{Dev: true, MaxConnsPerClient: 20})
 	c := settings(a, nomadtest.RawExec)
 	c.MaxConnections = 16

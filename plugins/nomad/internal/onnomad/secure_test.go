@@ -18,6 +18,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
@@ -78,6 +79,7 @@ func (s *secure) token(t testing.TB, name, rules string, lives time.Duration) *a
 
 // TestSecure has one agent that wants tokens and certificates, and what the plugin makes of it.
 func TestSecure(t *testing.T) {
+	testkit.Soak(t, "an agent of its own")
 	s := &secure{tls: nomadtest.NewTLS(t)}
 	s.Agent = nomadtest.Start(t, nomadtest.Options{Dev: true, Docker: true, ACL: true, TLS: s.tls, HostVolumes: []string{"slipway"}, HCL: `acl { token_min_expiration_ttl = "1s" }`})
 	t.Run("smallest policy", s.smallestPolicy)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -26,6 +27,7 @@ type two struct {
 
 // TestTwoNodes has two nodes under one server, and takes them away and back.
 func TestTwoNodes(t *testing.T) {
+	testkit.Soak(t, "several agents")
 	server, nodes := nomadtest.StartCluster(t, nomadtest.Options{HCL: heartbeats("1h")}, nomadtest.Options{}, nomadtest.Options{HCL: `client { node_class = "second" }`})
 	s := &two{server: server, nodes: nodes}
 	rt := open(t, settings(server, nomadtest.RawExec))
