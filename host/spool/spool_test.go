@@ -15,14 +15,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		os.Exit(child(dir))
 	}
-	goleak.VerifyTestMain(m)
+	testkit.Main(m)
 }
 
 func mustOpen(t testing.TB, dir string, opts Options) *Spool {

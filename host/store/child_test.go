@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // The environment that makes the test program another host.
@@ -110,10 +112,7 @@ func TestLockOfAnotherProcessEndsWithIt(t *testing.T) {
 }
 
 func TestKillLosesNothingThatWasAnswered(t *testing.T) {
-	rounds := 12
-	if testing.Short() {
-		rounds = 3
-	}
+	rounds := testkit.Times(3, 12)
 	dir := t.TempDir()
 	var printed []string
 	for round := range rounds {

@@ -8,16 +8,15 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // smallDisk mounts a file system of size bytes; only root can.
 func smallDisk(t *testing.T, size int) string {
 	t.Helper()
 	if os.Getuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("needs root to mount a small file system; CI must run it")
-		}
-		t.Skip("needs root to mount a small file system")
+		testkit.Lacking(t, "needs root to mount a small file system")
 	}
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d,mode=0700", size)); err != nil {

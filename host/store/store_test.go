@@ -15,14 +15,15 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 func TestMain(m *testing.M) {
 	if mode := os.Getenv(childMode); mode != "" {
 		os.Exit(child(mode, os.Getenv(childDir)))
 	}
-	goleak.VerifyTestMain(m)
+	testkit.Main(m)
 }
 
 // mustOpen opens dir, and closes it at the end of the test.

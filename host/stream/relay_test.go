@@ -13,10 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 	"pgregory.net/rapid"
 
 	"github.com/slipway-run/slipway/host/stream"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		filler(target)
 		return
 	}
-	goleak.VerifyTestMain(m)
+	testkit.Main(m)
 }
 
 var errBroken = errors.New("broken")

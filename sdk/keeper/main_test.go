@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // TestMain runs the tests, or is a keeper that one of them kills.
@@ -12,5 +12,5 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDir); dir != "" {
 		os.Exit(child(dir))
 	}
-	goleak.VerifyTestMain(m)
+	testkit.Main(m)
 }

@@ -12,12 +12,11 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // author is functions that count, and fail as they are told. Containers that answer are tested in examples/chroot.
 type author struct {
@@ -49,10 +48,7 @@ func (a *author) functions() Functions {
 func options(t *testing.T) Options {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("roots are copied by root")
-		}
-		t.Skip("roots are copied by root")
+		testkit.Lacking(t, "roots are copied by root")
 	}
 	shim := filepath.Join(t.TempDir(), "shim")
 	if err := os.WriteFile(shim, []byte("a program"), 0o755); err != nil {

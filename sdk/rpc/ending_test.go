@@ -8,22 +8,20 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/rpc"
 	"github.com/slipway-run/slipway/sdk/rpc/internal/testruntime"
 )
 
-// patience bounds waits: what takes longer hangs, however busy the machine is.
-const patience = 2 * time.Minute
-
-// within fails the test unless the channel yields in time.
+// within waits for the channel until shortly before the end of the test binary: what has not come by then hangs.
 func within[T any](t *testing.T, what string, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
 		return v
-	case <-time.After(patience):
-		t.Fatalf("%s: not within %v", what, patience)
+	case <-testkit.Context(t).Done():
+		t.Fatalf("%s: it does not come", what)
 		panic("unreachable")
 	}
 }

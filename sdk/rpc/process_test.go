@@ -3,7 +3,6 @@ package rpc_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -13,11 +12,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/hashicorp/go-plugin"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/rpc"
 )
@@ -98,7 +97,7 @@ func (c *child) end(t *testing.T) (stray string) {
 	}()
 	select {
 	case stray = <-rest:
-	case <-time.After(patience):
+	case <-testkit.Context(t).Done():
 		_ = c.cmd.Process.Kill()
 		t.Fatal("the plugin did not end")
 	}
@@ -239,8 +238,7 @@ func throughGoPlugin(t *testing.T, bin string) {
 	}
 	client := dial(t, addr, rpc.DialOptions{})
 	worker := configured(t, client)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	if err := worker.CreateContainer(ctx, sdk.ContainerSpec{ID: "c", Token: "t"}, nil); err != nil {
 		t.Fatal(err)
 	}

@@ -6,14 +6,13 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/rpc/internal/testruntime"
 	"github.com/slipway-run/slipway/sdk/rpc/rpctest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // TestStepEndToEnd does what a host does for one step.
 func TestStepEndToEnd(t *testing.T) {

@@ -16,8 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // holder has this program hold a lock until it is killed, instead of running tests.
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("locked:", err)
 		select {}
 	}
-	goleak.VerifyTestMain(m)
+	testkit.Main(m)
 }
 
 type thing struct{ Text string }
@@ -327,10 +328,7 @@ func TestSweep(t *testing.T) {
 // TestDiscardOfMounts must not reach what is mounted below a thing.
 func TestDiscardOfMounts(t *testing.T) {
 	if os.Geteuid() != 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("mounting needs root")
-		}
-		t.Skip("mounting needs root")
+		testkit.Lacking(t, "mounting needs root")
 	}
 	s, precious := open(t), t.TempDir()
 	if err := os.WriteFile(filepath.Join(precious, "file"), nil, 0o600); err != nil {

@@ -15,13 +15,13 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // bench is a store and short ways to use it.
 type bench struct {
@@ -387,8 +387,5 @@ func needsRoot(t *testing.T) {
 	if os.Geteuid() == 0 {
 		return
 	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal("owners, devices and mounts need root")
-	}
-	t.Skip("owners, devices and mounts need root")
+	testkit.Lacking(t, "owners, devices and mounts need root")
 }

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -295,9 +296,7 @@ func TestRefused(t *testing.T) {
 // TestAsOrdinaryUser runs this package's tests again as a user who may do little.
 func TestAsOrdinaryUser(t *testing.T) {
 	needRoot(t)
-	if testing.Short() {
-		t.Skip("runs the other tests once more")
-	}
+	testkit.Soak(t, "runs the other tests once more")
 	out, err := runAgain(t, "^(TestRoundTrip|TestUmask|TestGNUTar|TestPackNames|TestUnpack.*|TestLimits|TestDropOwners|TestReadOnlyDirectories|TestDefaultACL|TestSpecialFiles|TestFeatures|TestFiles|TestUnreadable)$",
 		&syscall.Credential{Uid: 65534, Gid: 65534})
 	if err != nil {

@@ -19,6 +19,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-run/slipway/sdk"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // The tests' own way to look at a tree and to make one: nothing of it is the package's.
@@ -136,7 +138,7 @@ func must(t testing.TB, err error) {
 func needRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: owners, devices, mounts or other users")
+		testkit.Lacking(t, "root: owners, devices, mounts or other users")
 	}
 }
 

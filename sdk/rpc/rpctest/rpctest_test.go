@@ -4,14 +4,13 @@ import (
 	"context"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/rpc/internal/testruntime"
 	"github.com/slipway-run/slipway/sdk/rpc/rpctest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 func TestOpenGivesThePluginItsBlocks(t *testing.T) {
 	var given sdk.Config
