@@ -179,6 +179,15 @@ func everyMethod(t *testing.T, test func(t *testing.T, name string, m method)) {
 	}
 }
 
+// everyCall is everyMethod without Close, which makes no call.
+func everyCall(t *testing.T, test func(t *testing.T, m method)) {
+	everyMethod(t, func(t *testing.T, name string, m method) {
+		if name != "Close" {
+			test(t, m)
+		}
+	})
+}
+
 func join(t *testing.T, r sdk.Runtime) (sdk.Runtime, sdk.Worker) {
 	t.Helper()
 	rt := rpctest.Pair(t, r)
