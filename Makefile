@@ -8,6 +8,10 @@ export PATH := $(PATH):/usr/sbin:/sbin
 # Packages whose tests talk to real servers. In the gate they run one at a time, and last: meanwhile the servers are built.
 SERVERS     := ./sdk/shim/internal/onnomad ./plugins/nomad/... ./plugins/garden/...
 
+# Those that take longest begin first, and most of their time they wait: so twice as many packages run at once as there are processors.
+LONG        := ./sdk/shim/internal/onrunc ./cmd/host ./host ./conformance/mutant ./examples/...
+ATONCE      := $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -61,7 +65,7 @@ tools:
 test: ## the gate: check, then all tests as far as they say at once whether a change is good
 	@$(MAKE) --no-print-directory -j2 packages check
 	@$(BIN)/gate -meanwhile '$(MAKE) servers' -- \
-		"-race -short -timeout=15m $(TESTFLAGS) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SERVERS))" | tr '\n' ' ')" \
+		"-race -short -timeout=15m -p=$(ATONCE) $(TESTFLAGS) $(LONG) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SERVERS) $(LONG))" | tr '\n' ' ')" \
 		"-short -timeout=15m -p=1 $(TESTFLAGS) $(SERVERS)"
 
 # One package, or all of them.

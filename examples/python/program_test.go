@@ -17,15 +17,15 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-run/slipway/conformance"
 	"github.com/slipway-run/slipway/host/launch"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // python is Debian's own interpreter, for which its packages are.
 const python = "/usr/bin/python3"
@@ -33,18 +33,14 @@ const python = "/usr/bin/python3"
 // needs skips where the plugin cannot run, but not in CI, where that would hide everything.
 func needs(t *testing.T) {
 	t.Helper()
-	lack := t.Skipf
-	if os.Getenv("CI") == "true" {
-		lack = t.Fatalf
-	}
 	if os.Geteuid() != 0 {
-		lack("making containers needs root")
+		testkit.Lacking(t, "making containers needs root")
 	}
 	if _, err := exec.LookPath("protoc"); err != nil {
-		lack("%v (make deps installs Debian's protobuf-compiler)", err)
+		testkit.Lacking(t, "%v (make deps installs Debian's protobuf-compiler)", err)
 	}
 	if out, err := exec.CommandContext(t.Context(), python, "-c", "import grpc, google.protobuf").CombinedOutput(); err != nil {
-		lack("%v (make deps installs Debian's python3-grpcio and python3-protobuf)\n%s", err, out)
+		testkit.Lacking(t, "%v (make deps installs Debian's python3-grpcio and python3-protobuf)\n%s", err, out)
 	}
 }
 
@@ -107,12 +103,19 @@ func program(t *testing.T, state string) conformance.Target {
 	return target
 }
 
+// smoke are the cases of the gate: each kind of thing once, and the crashes.
+var smoke = []string{"P0*", "X01-*", "I0*", "S11-*", "A0*", "V0*", "C0*", "R01-*", "R04-*", "R10-*", "R18-*"}
+
 // TestConformance holds the plugin to the contract as a host runs it: a process of its own, which is killed in between.
 func TestConformance(t *testing.T) {
 	needs(t)
 	target := program(t, newState(t))
 	target.Commands = conformance.LinuxProbe(t)
-	conformance.Run(t, target, conformance.Options{Short: true})
+	options := conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale()}
+	if testing.Short() {
+		options.Only = smoke
+	}
+	conformance.Run(t, target, options)
 }
 
 // TestKeeperKilled ends a container from outside, as a machine that restarts does: what was recorded can still be read, and nothing is

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -27,6 +28,7 @@ const hog = `while ! [ -e /tmp/go ]; do sleep 0.02; done; exec awk 'BEGIN { s = 
 const filler = `while ! [ -e /tmp/go ]; do sleep 0.02; done; cat /dev/zero >/dev/shm/filler; ` + hog
 
 func TestCrashOutOfMemory(t *testing.T) {
+	testkit.Soak(t, "memory that runs out takes its time")
 	for name, initMode := range map[string]bool{"process 1": false, "first exec": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t, limited(initMode))

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -20,6 +21,7 @@ const ticker = `trap '' USR1; i=0; while ! [ -e /tmp/end ]; do i=$((i+1)); echo 
 
 // TestCrashPauses stops parts of the shim, or all of the container, for longer than a driver waits.
 func TestCrashPauses(t *testing.T) {
+	testkit.Soak(t, "pauses longer than every time of the driver")
 	t.Parallel() // it mostly waits
 	stop := func(pick func(b *box) int) func(*box) func() {
 		return func(b *box) func() {

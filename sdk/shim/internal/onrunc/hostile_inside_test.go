@@ -21,6 +21,7 @@ import (
 	"github.com/hashicorp/yamux"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim"
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
@@ -198,6 +199,7 @@ const maxFlooded = 160 << 20
 
 // TestHostileFloods has root in the container talk to the supervisor more than anybody should.
 func TestHostileFloods(t *testing.T) {
+	testkit.Soak(t, "floods of gigabytes")
 	b := newBox(t, setting{initMode: true})
 	keeper := b.keeper()
 	try := func() net.Conn {
