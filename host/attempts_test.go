@@ -143,7 +143,7 @@ job "j" {
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if n := len(o.tokens); n != 2 {
+	if n := o.usedTokens(); n != 2 {
 		t.Errorf("%d starts", n)
 	}
 }

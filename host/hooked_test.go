@@ -43,6 +43,13 @@ func (o *hooked) calls(call string) int {
 	return o.n[call]
 }
 
+// usedTokens tells with how many tokens starts were asked for.
+func (o *hooked) usedTokens() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.tokens)
+}
+
 func (o *hooked) run(ctx context.Context, call, id string, real func() error) error {
 	n := o.count(call)
 	if f := o.on[call]; f != nil {

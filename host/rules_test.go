@@ -143,10 +143,10 @@ func TestRules(t *testing.T) {
 			if !strings.HasPrefix(got, row.want) {
 				t.Errorf("outcome %q (%v), want %q", got, err, row.want)
 			}
-			if n := o.n["start"]; row.starts > 0 && n != row.starts {
+			if n := o.calls("start"); row.starts > 0 && n != row.starts {
 				t.Errorf("%d starts were sent, want %d", n, row.starts)
 			}
-			if n := len(o.tokens); n != 1 {
+			if n := o.usedTokens(); n != 1 {
 				t.Errorf("starts with %d tokens, want one", n)
 			}
 			checkRow(t, h, row.want)

@@ -330,10 +330,10 @@ func TestOneContainerForAnOwner(t *testing.T) {
 			t.Fatalf("caller %d: container %s, output %q; the first had %s", i, ids[i], outputs[i], ids[0])
 		}
 	}
-	if n := o.n["create"]; n != 1 {
+	if n := o.calls("create"); n != 1 {
 		t.Errorf("%d containers were created", n)
 	}
-	if n := len(o.tokens); n != 1 {
+	if n := o.usedTokens(); n != 1 {
 		t.Errorf("%d starts", n)
 	}
 }

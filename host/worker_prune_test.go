@@ -59,9 +59,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 	p := script(t, h, "owner", "sleep 1000")
 	within(t, hangs, "it is followed, by a call that nothing on the worker ends", func() bool {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		return o.n["follow"] > 0
+		return o.calls("follow") > 0
 	})
 	if err := h.CordonWorker(t.Context(), "m/1", ""); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-run/slipway/host/launch"
-	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -119,7 +118,6 @@ func testKilledProbe(t *testing.T, a *nomadtest.Agent) {
 
 // TestMaker tells processes that run from those that have ended.
 func TestMaker(t *testing.T) {
-	testkit.Soak(t, "an agent of its own")
 	own := thisProcess()
 	if own == "" || hasEnded(own) {
 		t.Errorf("this process is %q, and has ended", own)
