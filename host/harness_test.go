@@ -5,12 +5,12 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/slipway-run/slipway/host/config"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -149,8 +149,5 @@ func readAll(ctx context.Context, p *Process) (string, error) {
 // lacking skips a test that this machine cannot run, and fails it in CI, where nothing may be skipped.
 func lacking(t testing.TB, what string) {
 	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("this test needs %s", what)
-	}
-	t.Skipf("this test needs %s", what)
+	testkit.Lacking(t, "%s", what)
 }

@@ -42,7 +42,7 @@ var layers = map[string][]string{
 	"plugins/memory/internal/...":          {"sdk", "plugins/memory/internal/..."},
 	"plugins/nomad":                        {"sdk", "sdk/keylock", "sdk/shim", "plugins/nomad/internal/storenet", "conformance"}, // the last in its tests
 	"plugins/nomad/cmd":                    {"sdk/...", "plugins/nomad"},
-	"plugins/nomad/nomadtest":              {},
+	"plugins/nomad/nomadtest":              {"internal/testkit"},
 	"plugins/nomad/store":                  {"sdk/...", "plugins/nomad/internal/..."},
 	"plugins/nomad/store/cmd":              {"plugins/nomad/store"},
 	"plugins/nomad/internal/...":           {"sdk", "sdk/rpc"},

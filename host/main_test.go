@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // TestMain runs the tests, or is a process of its own for one of them.
@@ -15,5 +15,5 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(relayEnv); text != "" {
 		os.Exit(runRelay(text))
 	}
-	goleak.VerifyTestMain(m)
+	testkit.Main(m)
 }

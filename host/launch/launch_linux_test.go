@@ -15,8 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // patience bounds every wait of the tests; nothing waits that long unless it fails.
@@ -59,7 +60,7 @@ func quick(o *Options) {
 // launch starts a misbehaving plugin, and at the end stops it and sees that nothing is left.
 func launch(t *testing.T, mode []string, change ...func(*Spec, *Options)) (*Plugin, *logs) {
 	t.Helper()
-	ignore := goleak.IgnoreCurrent()
+	testkit.NoLeaks(t)
 	dir, err := os.MkdirTemp("", "lt")
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +79,6 @@ func launch(t *testing.T, mode []string, change ...func(*Spec, *Options)) (*Plug
 			t.Errorf("left in the plugin's directory: %v, %v", left, err)
 		}
 		os.RemoveAll(dir)
-		goleak.VerifyNone(t, ignore)
 		if t.Failed() {
 			t.Logf("logged:\n%s", l.all())
 		}

@@ -15,8 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -24,20 +23,25 @@ import (
 // built is where the programs are that nodes need.
 var built string
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+func TestMain(m *testing.M) {
+	if err := build(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.RemoveAll(built)
+		os.Exit(1)
+	}
+	testkit.Main(m, func() { os.RemoveAll(built) })
+}
 
-func testMain(m *testing.M) int {
+// build makes the programs.
+func build() error {
 	dir, err := os.MkdirTemp("", "slipway-built-")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o755); err != nil { // tasks are of all users
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		return err
 	}
 	built = dir
+	if err := os.Chmod(dir, 0o755); err != nil { // tasks are of all users
+		return err
+	}
 	for name, pkg := range map[string]string{
 		shimProgram: "sdk/shim/cmd", storeProgram: "plugins/nomad/store/cmd", "slipway-nomad": "plugins/nomad/cmd",
 		"slipway": "cmd/host", "slipway-memory": "plugins/memory/cmd", "slipway-garden": "plugins/garden/cmd",
@@ -45,24 +49,15 @@ func testMain(m *testing.M) int {
 		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program(name), "github.com/slipway-run/slipway/"+pkg)
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", pkg, err, out)
-			return 1
+			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 		}
 	}
 	for _, name := range []string{shimProgram, storeProgram} { // as plugins look for them
 		if err := os.Link(program(name), program(name+"-linux-"+runtime.GOARCH)); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+			return err
 		}
 	}
-	code := m.Run()
-	if code == 0 {
-		if err := goleak.Find(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-	}
-	return code
+	return nil
 }
 
 func program(name string) string { return filepath.Join(built, name) }

@@ -13,8 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/keeper"
 	"github.com/slipway-run/slipway/sdk/shim/internal/server"
@@ -25,12 +24,11 @@ import (
 var built string
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	testkit.Main(m, func() {
 		if built != "" {
 			os.RemoveAll(built)
 		}
-		os.Exit(code)
-	}))
+	})
 }
 
 // world is a container whose program runs in the test: the real server and journals, with goroutines for commands.

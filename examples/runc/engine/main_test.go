@@ -12,26 +12,22 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
-// needs skips where containers cannot be made, but not in CI, where that would hide everything.
+// needs ends a test where containers cannot be made.
 func needs(t *testing.T) {
 	t.Helper()
-	lack := t.Skipf
-	if os.Getenv("CI") == "true" {
-		lack = t.Fatalf
-	}
 	if os.Geteuid() != 0 {
-		lack("making containers needs root")
+		testkit.Lacking(t, "root, to make containers")
 	}
 	if _, err := exec.LookPath("runc"); err != nil {
-		lack("no runc (install Debian's runc): %v", err)
+		testkit.Lacking(t, "runc (install Debian's runc): %v", err)
 	}
 	if _, err := os.Stat("/bin/busybox"); err != nil {
-		lack("no static busybox (install Debian's busybox-static): %v", err)
+		testkit.Lacking(t, "a static busybox (install Debian's busybox-static): %v", err)
 	}
 }
 

@@ -12,26 +12,21 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
-// needs skips where containers cannot be made, but not in CI, where that would hide everything.
+// needs ends a test where containers cannot be made.
 func needs(t *testing.T) {
 	t.Helper()
-	lack := t.Skipf
-	if os.Getenv("CI") == "true" {
-		lack = t.Fatalf
-	}
 	if os.Geteuid() != 0 {
-		lack("making containers needs root")
+		testkit.Lacking(t, "root, to make containers")
 	}
 	for _, program := range []string{"runc", "busybox", "go"} {
 		if _, err := exec.LookPath(program); err != nil {
-			lack("%v (install Debian's runc and busybox-static)", err)
+			testkit.Lacking(t, "%v (install Debian's runc and busybox-static)", err)
 		}
 	}
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/nomad/api"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 const (
@@ -84,11 +86,14 @@ func begin(t testing.TB, o Options, a *Agent) *Agent {
 	if o.Dev && a.role != alone {
 		t.Fatal("nomadtest: Options.Dev is for agents that are server and client in one")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
-	if err := sweep(ctx); err != nil {
+	// What others left takes its time from nobody.
+	sweeping, swept := context.WithTimeout(context.Background(), startLimit)
+	if err := sweep(sweeping); err != nil {
 		t.Logf("nomadtest: clearing away what an earlier test left: %v", err)
 	}
+	swept()
+	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	defer cancel()
 	if err := a.open(); err != nil {
 		t.Fatalf("nomadtest: %v", err)
 	}
@@ -96,12 +101,12 @@ func begin(t testing.TB, o Options, a *Agent) *Agent {
 	var err error
 	if o.ChrootEnv == nil && a.role != serving {
 		if o.ChrootEnv, err = BusyboxRoot(filepath.Join(a.dir, "root")); err != nil {
-			lacking(t, err)
+			testkit.Lacking(t, "%v", err)
 		}
 	}
 	if o.Docker {
 		if _, _, err := dockerPrograms(); err != nil {
-			lacking(t, err)
+			testkit.Lacking(t, "%v", err)
 		}
 		if err := a.startDocker(ctx); err != nil {
 			t.Fatalf("nomadtest: %v", err)

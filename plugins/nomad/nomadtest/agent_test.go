@@ -108,7 +108,7 @@ func TestChrootEnv(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
 	chroot, err := BusyboxRoot(root)
 	if err != nil {
-		lacking(t, err)
+		testkit.Lacking(t, "%v", err)
 	}
 	own := filepath.Join(root, "own")
 	if err := os.WriteFile(own, []byte("this\n"), 0o644); err != nil {
@@ -118,7 +118,7 @@ func TestChrootEnv(t *testing.T) {
 	ctx := limited(t)
 	a := Start(t, Options{Dev: true, ChrootEnv: chroot})
 	if !a.HasExec() {
-		lacking(t, errors.New("the exec driver needs control groups"))
+		testkit.Lacking(t, "the exec driver needs control groups")
 	}
 	alloc, err := a.Run(ctx, sleeper(Exec))
 	if err != nil {
@@ -229,7 +229,7 @@ func TestCachedProgram(t *testing.T) {
 	root := filepath.Join("..", "..", "..")
 	link, err := os.Readlink(filepath.Join(root, "bin", "nomad"))
 	if err != nil {
-		lacking(t, err)
+		testkit.Lacking(t, "%v", err)
 	}
 	got, err := cachedProgram(root)
 	if err != nil || got != link {

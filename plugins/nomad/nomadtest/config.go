@@ -86,7 +86,8 @@ func (a *Agent) configure(o Options) error {
 		"disable_anonymous_signature": true,
 	}
 	if a.role != working {
-		conf["server"] = object{"enabled": true, "bootstrap_expect": 1}
+		// A machine that stands still for a while has lost no node. Tests that want one lost say when.
+		conf["server"] = object{"enabled": true, "bootstrap_expect": 1, "heartbeat_grace": "1h"}
 	}
 	if a.role != serving {
 		client, err := a.clientConfig(o)

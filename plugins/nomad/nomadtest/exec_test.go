@@ -28,7 +28,7 @@ func TestExec(t *testing.T) {
 	for _, driver := range []string{RawExec, Exec} {
 		t.Run(driver, func(t *testing.T) {
 			if driver == Exec && !a.HasExec() {
-				lacking(t, errors.New("the exec driver needs control groups"))
+				testkit.Lacking(t, "the exec driver needs control groups")
 			}
 			ctx := limited(t)
 			alloc, err := a.Run(ctx, sleeper(driver))
@@ -144,7 +144,7 @@ func TestExecUsers(t *testing.T) {
 	ctx := limited(t)
 	a := Start(t, Options{Dev: true})
 	if !a.HasExec() {
-		lacking(t, errors.New("the exec driver needs control groups"))
+		testkit.Lacking(t, "the exec driver needs control groups")
 	}
 	for _, c := range []struct{ driver, user, want string }{
 		{RawExec, "", "0"},

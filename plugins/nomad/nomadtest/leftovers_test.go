@@ -196,7 +196,7 @@ func TestSweepSparesOthers(t *testing.T) {
 // TestMountKeepsFiles does not delete through a mount that cannot be undone.
 func TestMountKeepsFiles(t *testing.T) {
 	if os.Geteuid() != 0 {
-		lacking(t, errors.New("mounting needs root"))
+		testkit.Lacking(t, "mounting needs root")
 	}
 	base := t.TempDir()
 	precious, dir := filepath.Join(base, "precious"), filepath.Join(base, "agent")

@@ -5,7 +5,6 @@ package nomadtest
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // programEnv names a variable with the path of the agent's program; without it the one that `make deps` builds is used.
@@ -24,7 +25,7 @@ const programEnv = "SLIPWAY_NOMAD"
 func program(t testing.TB) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		lacking(t, errors.New("a Nomad agent needs root: run the tests as root"))
+		testkit.Lacking(t, "a Nomad agent needs root: run the tests as root")
 	}
 	if p := os.Getenv(programEnv); p != "" {
 		abs, err := filepath.Abs(p)
@@ -50,7 +51,7 @@ func program(t testing.TB) string {
 		t.Fatalf("nomadtest: %v", err)
 	}
 	if !executable(cached) {
-		lacking(t, fmt.Errorf("no Nomad at %s, nor at %s: build it with `make deps`, or set %s", built, cached, programEnv))
+		testkit.Lacking(t, "no Nomad at %s, nor at %s: build it with `make deps`, or set %s", built, cached, programEnv)
 	}
 	return cached
 }
@@ -76,13 +77,4 @@ func cachedProgram(root string) (string, error) {
 func executable(path string) bool {
 	s, err := os.Stat(path)
 	return err == nil && s.Mode().IsRegular() && s.Mode()&0o111 != 0
-}
-
-// lacking skips a test that this machine cannot run, and fails it in CI, where nothing may be skipped.
-func lacking(t testing.TB, why error) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatalf("nomadtest: %v", why)
-	}
-	t.Skipf("nomadtest: %v", why)
 }

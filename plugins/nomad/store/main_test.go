@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // asProgram has the test's own executable be slipway-store, built as the test is: under the race detector, if that is on.
@@ -22,5 +22,5 @@ func TestMain(m *testing.M) {
 		stop()
 		os.Exit(code)
 	}
-	goleak.VerifyTestMain(m)
+	testkit.Main(m)
 }

@@ -10,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory/internal/tree"
 )
 
@@ -20,7 +19,7 @@ func TestMain(m *testing.M) {
 		confined()
 		return
 	}
-	goleak.VerifyTestMain(m)
+	testkit.Main(m)
 }
 
 // newNamespace has /tmp, /work and the files given: a name that ends in "!" is executable.

@@ -12,12 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory/internal/tree"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }
 
 // fixture are the files that every case begins with, in a tree and on disk.
 // A name that ends in "/" is a directory, a text that begins with "->" a link.
@@ -158,10 +157,7 @@ func machine(t testing.TB, dir string, argv []string, in string) (out, errs stri
 	t.Helper()
 	p, err := exec.LookPath(argv[0])
 	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("CI must have %s to compare with", argv[0])
-		}
-		t.Skipf("this machine has no %s to compare with", argv[0])
+		testkit.Lacking(t, "%s, to compare with", argv[0])
 	}
 	cmd := exec.Command(p, argv[1:]...)
 	cmd.Dir = dir

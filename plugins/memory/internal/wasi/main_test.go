@@ -3,7 +3,7 @@ package wasi
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { testkit.Main(m) }

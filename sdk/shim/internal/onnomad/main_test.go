@@ -11,8 +11,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"go.uber.org/goleak"
-
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/rpc"
@@ -39,10 +38,7 @@ func TestMain(m *testing.M) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("go build: %v\n%s", err, out))
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		os.RemoveAll(dir)
-		os.Exit(code)
-	}))
+	testkit.Main(m, func() { os.RemoveAll(dir) })
 }
 
 // startAgent starts Nomad with the shim in the root of exec tasks.
@@ -58,10 +54,7 @@ func startAgent(t testing.TB, o nomadtest.Options) *nomadtest.Agent {
 	}
 	o.ChrootEnv, err = nomadtest.BusyboxRoot(filepath.Join(dir, "root"))
 	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
+		testkit.Lacking(t, "%v", err)
 	}
 	// A copy, for Nomad links to it, and the containers' root could write it.
 	own := filepath.Join(dir, "slipway")
@@ -109,7 +102,7 @@ func drivers(t *testing.T, a *nomadtest.Agent, f func(t *testing.T, driver strin
 	for _, driver := range []string{nomadtest.RawExec, nomadtest.Exec} {
 		t.Run(driver, func(t *testing.T) {
 			if driver == nomadtest.Exec && !a.HasExec() {
-				t.Skip("Nomad has no exec driver here")
+				testkit.Lacking(t, "Nomad's exec driver")
 			}
 			f(t, driver)
 		})

@@ -16,10 +16,10 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim"
 )
@@ -45,28 +45,23 @@ func TestMain(m *testing.M) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("go build: %v\n%s", err, out))
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+	testkit.Main(m, func() {
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
 		os.RemoveAll(dir)
-		os.Exit(code)
-	}))
+	})
 }
 
-// needs skips where containers cannot be made, but not in CI, where that would hide everything.
+// needs ends a test where containers cannot be made.
 func needs(t testing.TB) {
 	t.Helper()
-	lack := t.Skipf
-	if os.Getenv("CI") == "true" {
-		lack = t.Fatalf
-	}
 	if os.Geteuid() != 0 {
-		lack("making containers needs root")
+		testkit.Lacking(t, "root, to make containers")
 	}
 	if _, err := exec.LookPath("runc"); err != nil {
-		lack("no runc (install Debian's runc): %v", err)
+		testkit.Lacking(t, "runc (install Debian's runc): %v", err)
 	}
 	if _, err := os.Stat("/bin/busybox"); err != nil {
-		lack("no static busybox (install Debian's busybox-static): %v", err)
+		testkit.Lacking(t, "a static busybox (install Debian's busybox-static): %v", err)
 	}
 }
 
