@@ -141,8 +141,6 @@ job "j" {
 	if err != nil || res.Steps[0].State != StepSucceeded || res.Steps[0].Attempts != 2 {
 		t.Errorf("%+v, %v", res, err)
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	if n := o.usedTokens(); n != 2 {
 		t.Errorf("%d starts", n)
 	}

@@ -77,14 +77,13 @@ func (g *gate) stage(ctx context.Context, args []string) error {
 	return err
 }
 
-// show prints a line for each package as it ends, and then what its failed tests printed.
+// show prints a line for each package as it ends, and what a test printed once it has failed. That a test was still running when its
+// package ended comes last.
 func (g *gate) show() eventFunc {
 	lines := testjson.NewEventFormatter(g.out, "standard-quiet", testjson.FormatOptions{})
 	return func(e testjson.TestEvent, x *testjson.Execution) error {
-		if e.PackageEvent() && e.Action == testjson.ActionFail {
-			for _, tc := range x.Package(e.Package).Failed {
-				g.output(x, tc)
-			}
+		if !e.PackageEvent() && e.Action == testjson.ActionFail {
+			g.output(x, x.Package(e.Package).LastFailedByName(e.Test))
 		}
 		return lines.Format(e, x)
 	}
