@@ -8,15 +8,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // TestPluginKilledInMidOutput kills the plugin with SIGKILL at 200 random moments of a process's life, with a world behind it. No
 // byte is lost or doubled, in the order in which it was written; the process is started once; its watcher sees pauses.
 func TestPluginKilledInMidOutput(t *testing.T) {
-	kills, processes := 200, 8
-	if testing.Short() {
-		kills = 24
-	}
+	kills, processes := testkit.Times(24, 200), 8
 	world := startWorld(t, "m")
 	h := openConfig(t, worldConfig(memoryPlugin(t), world.socket, "m"), Options{Launch: restless()})
 	for i := range processes {

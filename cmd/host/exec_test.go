@@ -7,14 +7,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // TestExecExitCodes runs every exit code through exec: none is changed on its way, none is taken for one of slipway's.
 func TestExecExitCodes(t *testing.T) {
 	t.Parallel()
-	if testing.Short() {
-		t.Skip("starts slipway 256 times")
-	}
+	testkit.Soak(t, "it starts slipway 256 times")
 	p := newPlace(t)
 	codes := make(chan int)
 	var workers sync.WaitGroup

@@ -14,14 +14,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // TestHugeOutput prints 1 GiB through slipway in bounded memory.
 func TestHugeOutput(t *testing.T) {
 	needsLinux(t)
-	if testing.Short() {
-		t.Skip("writes 1 GiB")
-	}
+	testkit.Soak(t, "it writes 1 GiB")
 	const limit = 400 << 10 // KiB; the race detector's own memory is not bounded by it
 	times, peak := 64, limit
 	if raceBuild {

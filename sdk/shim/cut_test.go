@@ -14,16 +14,14 @@ import (
 	"github.com/hashicorp/yamux"
 	"pgregory.net/rapid"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
 )
 
 // A follow whose relay is cut at random moments delivers what it would have, exactly, and so does stdin.
 func TestCutRelays(t *testing.T) {
-	cuts := 500
-	if testing.Short() {
-		cuts = 50
-	}
+	cuts := testkit.Times(50, 500)
 	for _, c := range []struct {
 		name   string
 		pause  time.Duration // of the reader

@@ -137,10 +137,7 @@ func TestCuts(t *testing.T) {
 	a := startAgent(t, nomadtest.Options{Dev: true, HCL: fmt.Sprintf("advertise { http = %q }", p.lis.Addr())})
 	p.lead(strings.TrimPrefix(a.Address(), "http://"))
 	drivers(t, a, func(t *testing.T, driver string) {
-		cuts := 100
-		if testing.Short() {
-			cuts = 30
-		}
+		const cuts = 100
 		c := settings(t, a, driver)
 		c.Agent = "http://" + p.lis.Addr().String()
 		b := newBox(t, c)

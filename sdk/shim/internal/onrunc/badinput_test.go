@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -137,8 +138,9 @@ func TestBadSpecs(t *testing.T) {
 
 // TestProcesses has a container take all that it takes.
 func TestProcesses(t *testing.T) {
-	if testing.Short() || raceDetector {
-		t.Skip("takes its time")
+	testkit.Soak(t, "thousands of processes")
+	if raceDetector {
+		t.Skip("soak: without the race detector, which makes it last for hours")
 	}
 	b := newBox(t, setting{})
 	work := make(chan struct{})

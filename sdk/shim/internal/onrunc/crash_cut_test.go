@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim"
 )
@@ -146,12 +147,9 @@ func TestCrashCuts(t *testing.T) {
 	c := &cutter{b: b, d: d, alive: make(map[int][3]func())}
 	h := host{shim.New(c.exec, shim.Options{HelloTimeout: 30 * time.Second}), b.id}
 	t.Cleanup(func() { b.check(h.Close()) })
-	want := 320
+	want := testkit.Times(32, 320)
 	if raceDetector {
 		want /= 2
-	}
-	if testing.Short() {
-		want /= 10
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -405,10 +403,7 @@ func TestCrashOfThePlugin(t *testing.T) {
 	d := newDice(t)
 	b.Forget(b.id) // the test has a relay of its own
 	store := b.dir + "/stored"
-	kills := 60
-	if testing.Short() {
-		kills = 6
-	}
+	kills := testkit.Times(6, 60)
 	var last int64
 	moved := 0
 	for i := 0; ; i++ {

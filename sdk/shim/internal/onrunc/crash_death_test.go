@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim"
 )
@@ -55,10 +56,7 @@ const leaver = `setsid sh -c 'setsid sleep 1000 & sleep 1000' </dev/null >/dev/n
 
 // TestCrashOfTheKeeper kills the supervisor while processes begin and end.
 func TestCrashOfTheKeeper(t *testing.T) {
-	rounds := 6
-	if testing.Short() {
-		rounds = 2
-	}
+	rounds := testkit.Times(2, 6)
 	d := newDice(t)
 	for name, m := range map[string]setting{"process 1": {}, "first exec": {initMode: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -286,10 +284,7 @@ func (c texts) Read(p []byte) (int, error) {
 func TestCrashOfMonitorsAtAnyMoment(t *testing.T) {
 	b := newBox(t, setting{initMode: true})
 	d := newDice(t)
-	want := 200
-	if testing.Short() {
-		want = 20
-	}
+	want := testkit.Times(20, 200)
 	ctx, cancel := context.WithCancel(t.Context())
 	var killing sync.WaitGroup
 	defer killing.Wait()

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -255,7 +256,7 @@ func TestCrashReadOnly(t *testing.T) {
 		{"truncate", "-s", "16M", image}, {"mkfs.ext4", "-q", image}, {"mount", "-o", "loop,errors=remount-ro", image, dir}, {"chmod", "700", dir},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			t.Skipf("this machine does not mount images: %v: %v %s", args, err, out)
+			testkit.Lacking(t, "mounts of images: %v: %v %s", args, err, out)
 		}
 	}
 	b := onMount(t, dir)

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -34,10 +35,7 @@ func (l load) String() string {
 
 // TestCrashLeavesNothing compares the supervisor before and after many processes and relays.
 func TestCrashLeavesNothing(t *testing.T) {
-	processes, relays := 120, 40
-	if testing.Short() {
-		processes, relays = 60, 20
-	}
+	processes, relays := testkit.Times(40, 120), testkit.Times(15, 40)
 	for name, m := range map[string]setting{"process 1": {}, "first exec": {initMode: true}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t, m)
@@ -70,8 +68,8 @@ func TestCrashLeavesNothing(t *testing.T) {
 			until(t, "the descriptors are back", func() bool { return b.load(keeper).fds <= before.fds+3 })
 			after := b.load(keeper)
 			t.Logf("before: %v; after: %v", before, after)
-			// A slow disk makes threads, which Go keeps: some, but not one for each relay.
-			if after.threads > before.threads+relays/2 || after.own > before.own+12<<20 {
+			// A slow disk makes threads, which Go keeps: some, but not one for each relay. How many, and what they take, the soak measures.
+			if !testing.Short() && (after.threads > before.threads+relays/2 || after.own > before.own+12<<20) {
 				t.Error("that is a leak")
 			}
 			until(t, "no zombie is left", func() bool {
@@ -136,7 +134,7 @@ func TestCrashFootprint(t *testing.T) {
 	}
 	n := int64(len(monitors))
 	t.Logf("a monitor of %d, on average: %.1f threads, %d KiB resident, %d KiB of that its own", n, float64(sum.threads)/float64(n), sum.resident/n>>10, sum.own/n>>10)
-	if n != 101 || all.own > 24<<20 || sum.own/n > 6<<20 || sum.threads > 16*101 {
+	if n != 101 || !testing.Short() && (all.own > 24<<20 || sum.own/n > 6<<20 || sum.threads > 16*101) {
 		t.Error("that is more than is told")
 	}
 	each(t, 100, 4, func(i int) error {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim"
 )
@@ -58,9 +59,7 @@ func (d *dice) pass(atMost time.Duration) {
 
 // repeats is how often a race is run.
 func repeats(n int) int {
-	if testing.Short() {
-		n /= 10
-	}
+	n = testkit.Times(n/10, n)
 	if raceDetector {
 		n /= 5
 	}

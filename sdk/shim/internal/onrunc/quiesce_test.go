@@ -6,16 +6,13 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
 // TestWhoSeesTheExitMaySeal takes the exit for what a host takes it: nothing of the process writes any more, if it left nothing.
 func TestWhoSeesTheExitMaySeal(t *testing.T) {
-	times := 10
-	if testing.Short() {
-		times = 3
-	}
-	for range times {
+	for range testkit.Times(3, 10) {
 		b := newBox(t, setting{initMode: true})
 		for _, script := range []string{"true", "sleep 0.01 & wait", "seq 1 1000 | sort | tail -1"} {
 			b.run(sh(script))
