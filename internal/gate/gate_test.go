@@ -27,7 +27,7 @@ func TestVerdicts(t *testing.T) {
 		"not there":      {code: `func TestA(t *testing.T) { ` + strings.ReplaceAll(once, "%s", `t.Run("b", func(t *testing.T) { t.Fatal("by chance") })`) + ` }`, prints: []string{"FAILED m.TestA/b"}, never: "FLAKY"},
 		"many":           {code: `func TestA(t *testing.T) { for range 4 { t.Run("b", func(t *testing.T) { t.Fail() }) } }`, prints: []string{"4 tests failed", "FAILED m.TestA/b#03"}, never: "repeating"},
 		"panics":         {code: `func TestA(t *testing.T) { ` + strings.ReplaceAll(once, "%s", `panic("once")`) + ` }`, prints: []string{"a panic"}, never: "repeating"},
-		"fatal":          {code: `func TestA(t *testing.T) { ` + strings.ReplaceAll(once, "%s", `var m sync.Mutex; m.Unlock()`) + ` }`, prints: []string{"fatal error: "}, never: "repeating"},
+		"fatal":          {code: `func TestA(t *testing.T) { ` + strings.ReplaceAll(once, "%s", `var m sync.Mutex; m.Unlock()`) + ` }`, prints: []string{"fatal error: ", "The last lines that it printed"}, never: "repeating"},
 		"hangs":          {code: `func TestA(t *testing.T) { t.Run("b", func(t *testing.T) { t.Log("where it hangs"); select {} }) }`, prints: []string{"where it hangs", "FAILED m.TestA/b"}, never: "repeating"},
 		"leaks":          {code: `func TestA(t *testing.T) {}` + "\n" + `func TestMain(m *testing.M) { m.Run(); ` + strings.ReplaceAll(once, "%s", `os.Exit(1)`) + ` }`, prints: []string{"m failed outside of its tests"}, never: "repeating"},
 		"does not build": {code: `func TestA(t *testing.T) { undefined() }`, prints: []string{"undefined: undefined"}, never: "repeating"},

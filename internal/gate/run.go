@@ -77,13 +77,25 @@ func (g *gate) stage(ctx context.Context, args []string) error {
 	return err
 }
 
-// show prints a line for each package as it ends, and what a test printed once it has failed. That a test was still running when its
-// package ended comes last.
+// lastLines are shown of a package that ended by itself, not by a test that failed: there, whoever crashed has said why.
+const lastLines = 200
+
+// show prints a line for each package as it ends, and what a test printed once it has failed.
 func (g *gate) show() eventFunc {
 	lines := testjson.NewEventFormatter(g.out, "standard-quiet", testjson.FormatOptions{})
+	last := make(map[string][]string)
 	return func(e testjson.TestEvent, x *testjson.Execution) error {
-		if !e.PackageEvent() && e.Action == testjson.ActionFail {
+		switch {
+		case e.Action == testjson.ActionOutput:
+			all := append(last[e.Package], e.Output)
+			last[e.Package] = all[max(0, len(all)-lastLines):]
+		case e.Action == testjson.ActionFail && !e.PackageEvent():
 			g.output(x, x.Package(e.Package).LastFailedByName(e.Test))
+		case e.Action == testjson.ActionFail && len(x.Package(e.Package).Failed) == 0:
+			g.say("\n%s ended, and no test had failed. The last lines that it printed:", e.Package)
+			io.WriteString(g.out, strings.Join(last[e.Package], ""))
+		case e.PackageEvent() && e.Action.IsTerminal():
+			delete(last, e.Package)
 		}
 		return lines.Format(e, x)
 	}
