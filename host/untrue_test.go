@@ -14,9 +14,9 @@ type liar struct {
 	tell []sdk.Exit
 }
 
-func (l liar) Worker(name string) (sdk.Worker, error) {
+func (l *liar) Worker(name string) (sdk.Worker, error) {
 	w, err := l.Runtime.Worker(name)
-	return lyingWorker{w, l.tell}, err
+	return &lyingWorker{w, l.tell}, err
 }
 
 type lyingWorker struct {
@@ -24,7 +24,7 @@ type lyingWorker struct {
 	tell []sdk.Exit
 }
 
-func (w lyingWorker) FollowProcess(ctx context.Context, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+func (w *lyingWorker) FollowProcess(ctx context.Context, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
 	exit := f.Exit
 	f.Exit = func(sdk.Exit) error {
 		for _, e := range w.tell {
@@ -57,7 +57,7 @@ func TestUntrueExits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := openHost(t, liar{newMemory(t, "m"), c.tell}, Options{}, "m")
+			h := openHost(t, &liar{newMemory(t, "m"), c.tell}, Options{}, "m")
 			p := script(t, h, "owner", "exit 1")
 			got := say(waitOutcome(t, p))
 			if !strings.HasPrefix(got, c.want) {
