@@ -158,13 +158,6 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 			return nil
 		},
 		Exit: func(e sdk.Exit) error {
-			if exit != nil { // the first one holds
-				p.h.log.Error("a plugin told a second exit, which is ignored", "process", p.id, "first", exit.Code, "second", e.Code)
-				return nil
-			}
-			if err := e.Validate(); err != nil {
-				return untrueError{err}
-			}
 			p.h.fault("exit")
 			if err := p.storeExit(ctx, out, e); err != nil {
 				return localError{err}

@@ -380,8 +380,8 @@ func (h *Host) tellPlacement(w *worker) {
 	}
 }
 
-// look asks for the status, and opens the worker for calls if it is well. What the last session left open, or this one later, is settled
-// before that, until it has worked once.
+// look asks for the status, and opens the worker for calls if it is well. What the last session left open is settled before
+// that, once.
 func (h *Host) look(ctx context.Context, w *worker, conn sdk.Worker, settled *bool) error {
 	sctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
@@ -404,7 +404,6 @@ func (h *Host) look(ctx context.Context, w *worker, conn sdk.Worker, settled *bo
 	}
 	if left := w.left.Swap(false); left || changed || !*settled {
 		if err := h.settle(ctx, w, conn); err != nil {
-			*settled = false // it stays owed: the next look begins with it, whoever asks or not
 			return fmt.Errorf("settling what the last session left: %w", err)
 		}
 		*settled = true

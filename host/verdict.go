@@ -30,7 +30,6 @@ const (
 func followVerdict(err error, tooLong bool) (_ verdict, reason string) {
 	var gone *WorkerGoneError
 	var local localError
-	var untrue untrueError
 	var stdin stdinError
 	switch {
 	case errors.Is(err, errEndedWithoutExit):
@@ -41,8 +40,6 @@ func followVerdict(err error, tooLong bool) (_ verdict, reason string) {
 		return verdictNoStdin, ""
 	case errors.As(err, &local): // this machine's trouble, a full disk perhaps: the process waits once its journal is full
 		return verdictPause, ""
-	case errors.As(err, &untrue):
-		return verdictLost, "the plugin told " + untrue.Error()
 	case errors.As(err, &gone):
 		return verdictLost, gone.Error()
 	case sdk.IsNotFound(err, sdk.KindContainer):
@@ -68,11 +65,6 @@ var errEndedWithoutExit = errors.New("its stored output was ended without an exi
 
 // errFollowAgain: the process has got a stdin meanwhile.
 var errFollowAgain = errors.New("follow again")
-
-// untrueError is what a plugin says that cannot be: nothing that it says of the process is believed then.
-type untrueError struct{ error }
-
-func (e untrueError) Unwrap() error { return e.error }
 
 // localError marks a failure on this machine while following: the worker has no part in it.
 type localError struct{ error }

@@ -159,20 +159,6 @@ type Exit struct {
 	OutputCut       bool  // output was still open OutputGrace after the leader's end
 }
 
-// Validate is an error of class Internal for an exit that no process can have had: whoever told it has a defect, and nothing is known of
-// the process. Above all such an exit is no success.
-func (e Exit) Validate() error {
-	ended := e.Reason == ExitSignalled || e.Reason == ExitOOM || e.Reason == ExitLimit
-	switch {
-	case e.Code < 0 || e.Code > 255:
-	case e.Reason == ExitExited && e.Signal == "":
-		return nil
-	case ended && e.Code > 128 && e.Signal != "", ended && e.Reason != ExitSignalled && e.Code != 0 && e.Signal == "":
-		return nil
-	}
-	return NewInternal(nil, "an exit outside the contract: code %d, signal %.20q, reason %.20q", e.Code, e.Signal, e.Reason)
-}
-
 // Signal is a signal's name without SIG.
 type Signal string
 

@@ -1,7 +1,6 @@
 package sdk_test
 
 import (
-	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -240,24 +239,5 @@ func TestWordsForPeople(t *testing.T) {
 	}
 	if sdk.OutputGrace != 2*time.Second { // rule 6 says so in words
 		t.Errorf("output is awaited for %v", sdk.OutputGrace)
-	}
-}
-
-func TestExits(t *testing.T) {
-	for _, good := range []sdk.Exit{
-		{Reason: sdk.ExitExited}, {Code: 255, Reason: sdk.ExitExited}, {Code: 137, Signal: sdk.KILL, Reason: sdk.ExitSignalled}, {Code: 139, Signal: "SEGV", Reason: sdk.ExitSignalled},
-		{Code: 137, Signal: sdk.KILL, Reason: sdk.ExitOOM}, {Code: 1, Reason: sdk.ExitOOM}, {Code: 2, Reason: sdk.ExitLimit},
-	} {
-		if err := good.Validate(); err != nil {
-			t.Errorf("%+v: %v", good, err)
-		}
-	}
-	for _, bad := range []sdk.Exit{
-		{}, {Code: 256, Reason: sdk.ExitExited}, {Code: -1, Reason: sdk.ExitExited}, {Reason: sdk.ExitExited, Signal: sdk.TERM}, {Code: 143, Reason: sdk.ExitExited, Signal: sdk.TERM},
-		{Reason: sdk.ExitSignalled, Signal: sdk.KILL}, {Code: 128, Reason: sdk.ExitSignalled, Signal: sdk.KILL}, {Code: 137, Reason: sdk.ExitSignalled}, {Reason: sdk.ExitOOM}, {Reason: sdk.ExitLimit}, {Reason: "other"},
-	} {
-		if err := bad.Validate(); !errors.Is(err, sdk.Internal) {
-			t.Errorf("%+v: %v", bad, err)
-		}
 	}
 }
