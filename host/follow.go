@@ -133,6 +133,9 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 		if err := json.Unmarshal(trailer, exit); err != nil {
 			return nil, localError{err}
 		}
+		if err := exit.Validate(); err != nil { // an older host took what its plugin told
+			return nil, badExitError{err}
+		}
 		return exit, p.storeExit(ctx, out, *exit)
 	}
 	fctx, cut := context.WithCancelCause(ctx)
@@ -146,6 +149,7 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 	opened := p.awaitOpened(ctx, cut)
 	defer opened()
 	acks := make(chan sdk.Position, 1)
+	var bad error // a badExitError
 	f := sdk.Follow{
 		Acks:   acks,
 		Opened: func(sdk.Opened) error { opened(); return nil },
@@ -158,6 +162,17 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 			return nil
 		},
 		Exit: func(e sdk.Exit) error {
+			e, defect, err := p.told.admit(e)
+			if defect != nil {
+				p.h.log.Error("a plugin's defect", "plugin", p.worker.plugin, "worker", p.worker.name, "process", p.id, "error", defect)
+			}
+			if bad = err; bad != nil {
+				cut(bad) // whether the plugin ends the call now or not
+				return bad
+			}
+			if exit != nil {
+				return nil
+			}
 			p.h.fault("exit")
 			if err := p.storeExit(ctx, out, e); err != nil {
 				return localError{err}
@@ -179,6 +194,9 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 		}
 	}
 	err = conn.FollowProcess(fctx, p.container, p.name, sdk.Position(out.Position()), f)
+	if bad != nil { // whatever the plugin made of that
+		return nil, bad
+	}
 	if why := context.Cause(fctx); exit == nil && ctx.Err() == nil && silent(why) {
 		return nil, why
 	}

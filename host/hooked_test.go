@@ -19,7 +19,8 @@ type hooked struct {
 	hook    func(ctx context.Context, call, id string, n int, real func() error) error
 	status  func(ctx context.Context, n int, s *sdk.Status) error
 	workers func(ctx context.Context, emit func(sdk.WorkerEvent) error) error
-	whole   bool // what makes or starts something does so though it is cut meanwhile
+	follow  func(container string, f sdk.Follow) sdk.Follow // what the runtime is given in place of the host's callbacks
+	whole   bool                                            // what makes or starts something does so though it is cut meanwhile
 
 	mu     sync.Mutex
 	n      map[string]int     // calls so far
@@ -129,6 +130,9 @@ func (w *hookedWorker) StartProcess(ctx context.Context, c sdk.ContainerID, s sd
 	return w.o.run(ctx, "start", string(c), func() error { return w.Worker.StartProcess(w.o.made(ctx), c, s) })
 }
 func (w *hookedWorker) FollowProcess(ctx context.Context, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+	if w.o.follow != nil {
+		f = w.o.follow(string(c), f)
+	}
 	return w.o.run(ctx, "follow", string(c), func() error { return w.Worker.FollowProcess(ctx, c, p, from, f) })
 }
 func (w *hookedWorker) ListContainers(ctx context.Context, f sdk.Filter, emit func(sdk.ContainerInfo) error) error {

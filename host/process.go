@@ -50,6 +50,7 @@ type Process struct {
 	aborting   context.Context // ended by Abort, with the reason as its cause
 	beginAbort context.CancelCauseFunc
 
+	told   toldExit      // of the goroutine that follows
 	stored chan struct{} // closed once there is a place for output
 	done   chan struct{} // closed once outcome is set
 

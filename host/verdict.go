@@ -31,7 +31,10 @@ func followVerdict(err error, tooLong bool) (_ verdict, reason string) {
 	var gone *WorkerGoneError
 	var local localError
 	var stdin stdinError
+	var told badExitError
 	switch {
+	case errors.As(err, &told): // its plugin's defect: what else it tells of this process is worth no more
+		return verdictLost, told.Error()
 	case errors.Is(err, errEndedWithoutExit):
 		return verdictEnded, "its output was ended without an exit"
 	case errors.Is(err, errFollowAgain):
@@ -65,6 +68,38 @@ var errEndedWithoutExit = errors.New("its stored output was ended without an exi
 
 // errFollowAgain: the process has got a stdin meanwhile.
 var errFollowAgain = errors.New("follow again")
+
+// badExitError says that a plugin told an exit that no process can have had. How the process ended is then not known.
+type badExitError struct{ error }
+
+func (e badExitError) Error() string {
+	return "its plugin told an end that is none: " + e.error.Error()
+}
+
+func (e badExitError) Unwrap() error { return e.error }
+
+// toldExit is what a plugin has told of the end of a process. Here, and nowhere else, that becomes the host's word: the first counts,
+// whatever comes after it, and only if a process can have ended so.
+type toldExit struct {
+	any  bool
+	exit sdk.Exit
+}
+
+// admit gives the exit that counts after the plugin has told one more, a badExitError if it is none. What differs from the first is a
+// defect, which is for the log.
+func (t *toldExit) admit(e sdk.Exit) (_ sdk.Exit, defect, err error) {
+	if !t.any {
+		t.any, t.exit = true, e
+	}
+	if e.Code != t.exit.Code || e.Signal != t.exit.Signal || e.Reason != t.exit.Reason {
+		defect = fmt.Errorf("it has told that a process ended with code %d, signal %.20q, reason %.20q, and then with code %d, signal %.20q, reason %.20q: the first counts",
+			t.exit.Code, t.exit.Signal, t.exit.Reason, e.Code, e.Signal, e.Reason)
+	}
+	if err := t.exit.Validate(); err != nil {
+		return sdk.Exit{}, defect, badExitError{err}
+	}
+	return t.exit, defect, nil
+}
 
 // localError marks a failure on this machine while following: the worker has no part in it.
 type localError struct{ error }

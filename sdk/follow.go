@@ -70,7 +70,8 @@ type Follow struct {
 	Output func([]Record) error
 	// Taken tells how many bytes of stdin the keeper has taken in all, from the start of the process on. It may skip values.
 	Taken func(total int64)
-	// Exit is called once, after the last record, and never for a process that was abandoned.
+	// Exit is called once, after the last record, and never for a process that was abandoned. Its exit is one that [Exit.Validate] lets pass: of
+	// another a host takes the process for lost, and of several it believes the first.
 	Exit func(Exit) error
 
 	// Acks says that all before the position is stored for good. Cumulative; smaller values and those beyond what was

@@ -159,6 +159,23 @@ type Exit struct {
 	OutputCut       bool  // output was still open OutputGrace after the leader's end
 }
 
+// maxSignalName is the most bytes of a signal's name: RTMIN+15 has 8.
+const maxSignalName = 16
+
+// Validate is Internal for an exit that no process can have had: a code outside 0 to 255, a signal without a code above 128, a code of 0
+// for another reason than that it exited. A host takes none of them for any other exit, and least of all for success.
+func (e Exit) Validate() error {
+	switch {
+	case e.Code < 0 || e.Code > 255:
+	case e.Signal != "" && e.Code <= 128:
+	case len(e.Signal) > maxSignalName || strings.Trim(string(e.Signal), "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-") != "":
+	case e.Code == 0 && e.Reason != ExitExited && e.Reason != "":
+	default:
+		return nil
+	}
+	return NewInternal(nil, "no process ends with code %d, signal %.20q and reason %.20q", e.Code, e.Signal, e.Reason)
+}
+
 // Signal is a signal's name without SIG.
 type Signal string
 

@@ -1,6 +1,7 @@
 package sdk_test
 
 import (
+	"errors"
 	"math"
 	"strings"
 	"testing"
@@ -239,5 +240,35 @@ func TestWordsForPeople(t *testing.T) {
 	}
 	if sdk.OutputGrace != 2*time.Second { // rule 6 says so in words
 		t.Errorf("output is awaited for %v", sdk.OutputGrace)
+	}
+}
+
+func TestExitValidate(t *testing.T) {
+	for name, c := range map[string]struct {
+		exit sdk.Exit
+		ok   bool
+	}{
+		"zero":            {sdk.Exit{Reason: sdk.ExitExited}, true},
+		"no reason":       {sdk.Exit{}, true},
+		"255":             {sdk.Exit{Code: 255, Reason: sdk.ExitExited}, true},
+		"killed":          {sdk.Exit{Code: 137, Signal: sdk.KILL, Reason: sdk.ExitSignalled}, true},
+		"segmentation":    {sdk.Exit{Code: 139, Signal: "SEGV", Reason: sdk.ExitSignalled}, true},
+		"real time":       {sdk.Exit{Code: 162, Signal: "RTMIN+15", Reason: sdk.ExitSignalled}, true},
+		"out of memory":   {sdk.Exit{Code: 1, Reason: sdk.ExitOOM}, true},
+		"a newer reason":  {sdk.Exit{Code: 1, Reason: "because"}, true},
+		"256":             {sdk.Exit{Code: 256, Reason: sdk.ExitExited}, false},
+		"negative":        {sdk.Exit{Code: -256, Reason: sdk.ExitExited}, false},
+		"huge":            {sdk.Exit{Code: 1 << 32, Reason: sdk.ExitExited}, false},
+		"0 with a signal": {sdk.Exit{Signal: sdk.KILL, Reason: sdk.ExitSignalled}, false},
+		"only signalled":  {sdk.Exit{Reason: sdk.ExitSignalled}, false},
+		"0 by a limit":    {sdk.Exit{Reason: sdk.ExitLimit}, false},
+		"signal's number": {sdk.Exit{Code: 9, Signal: sdk.KILL, Reason: sdk.ExitSignalled}, false},
+		"no name":         {sdk.Exit{Code: 137, Signal: "K\nL", Reason: sdk.ExitSignalled}, false},
+		"a long name":     {sdk.Exit{Code: 137, Signal: sdk.Signal(strings.Repeat("A", 17)), Reason: sdk.ExitSignalled}, false},
+	} {
+		err := c.exit.Validate()
+		if c.ok != (err == nil) || err != nil && !errors.Is(err, sdk.Internal) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -124,7 +124,10 @@ func (a *app) execError(res *host.RunResult, err error) error {
 	case host.StepSucceeded:
 		return nil
 	case host.StepFailed:
-		return codeError{errPrinted, s.Exit.Code}
+		if code := s.Exit.Code; 0 < code && code <= 255 {
+			return codeError{errPrinted, code}
+		}
+		return codeError{errPrinted, codeExecFailed} // an older slipway has recorded what this one takes from no plugin: it would end with 0
 	case host.StepAborted:
 		return codeError{errPrinted, codeInterrupted}
 	}

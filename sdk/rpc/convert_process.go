@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"math"
+
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/internal/pb"
 )
@@ -73,8 +75,9 @@ func processFromPB(p *pb.ProcessInfo) sdk.ProcessInfo {
 	return out
 }
 
+// exitToPB never makes a code of the contract of one that is not: that is for the host to see.
 func exitToPB(e sdk.Exit) *pb.Exit {
-	return &pb.Exit{Code: int32(e.Code), Signal: text(string(e.Signal)), Reason: text(string(e.Reason)), Message: text(e.Message),
+	return &pb.Exit{Code: int32(min(max(e.Code, math.MinInt32), math.MaxInt32)), Signal: text(string(e.Signal)), Reason: text(string(e.Reason)), Message: text(e.Message),
 		StartedAt: timeToPB(e.StartedAt), EndedAt: timeToPB(e.EndedAt), PeakMemoryBytes: e.PeakMemoryBytes, OutputCut: e.OutputCut}
 }
 

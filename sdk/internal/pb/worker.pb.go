@@ -2188,10 +2188,10 @@ func (x *ProcessInfo) GetStartedAt() *timestamppb.Timestamp {
 	return nil
 }
 
-// Exit is how a process ended. It is written once and never changes.
+// Exit is how a process ended. It is written once and never changes. One that no process can have had makes the process lost.
 type Exit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// 0 to 255; 128 plus the signal's number where a signal ended it.
+	// 0 to 255; 128 plus the signal's number where a signal ended it. 0 only with the reason "exited".
 	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
 	// Name without SIG; else empty.
 	Signal string `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`
