@@ -39,9 +39,10 @@ func (c *Container) current(ctx context.Context) (row store.Container, err error
 	return row, err
 }
 
-func (h *Host) destroyContainer(ctx context.Context, row store.Container, volumes bool, within time.Duration) error {
+func (h *Host) destroyContainer(ctx context.Context, row store.Container, volumes bool, within time.Duration) (err error) {
+	defer h.owes(row.Worker, &err)
 	row.State, row.UpdatedAt = containerDestroying, time.Now()
-	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		if err := tx.PutContainer(row); err != nil || !volumes {
 			return err
 		}
@@ -69,7 +70,6 @@ func (h *Host) destroyContainer(ctx context.Context, row store.Container, volume
 		return c.DestroyContainer(ctx, sdk.ContainerID(row.ID))
 	})
 	if err != nil {
-		w.left.Store(true)
 		return err
 	}
 	h.fault("destroyed")
@@ -83,7 +83,8 @@ func (h *Host) putContainer(ctx context.Context, row store.Container) error {
 	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutContainer(row) })
 }
 
-func (c *Container) destroyVolumes(ctx context.Context) error {
+func (c *Container) destroyVolumes(ctx context.Context) (err error) {
+	defer c.h.owes(c.worker.name, &err)
 	rows, err := c.h.volumes(ctx, store.VolumeFilter{Container: string(c.id)})
 	if err != nil {
 		return err

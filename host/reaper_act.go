@@ -15,7 +15,7 @@ import (
 // meanwhile stays.
 
 // reapContainer destroys a container with its volumes, or what a worker has of one that is over or was never recorded.
-func (h *Host) reapContainer(ctx context.Context, w *worker, id string) error {
+func (h *Host) reapContainer(ctx context.Context, w *worker, id string) (err error) {
 	row, err := h.giveUpContainer(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return w.callWithin(ctx, destroyPatience, "destroy container", func(ctx context.Context, c sdk.Worker) error {
@@ -25,11 +25,11 @@ func (h *Host) reapContainer(ctx context.Context, w *worker, id string) error {
 	if err != nil {
 		return err
 	}
+	defer h.owes(w.name, &err)
 	err = w.callWithin(ctx, destroyPatience, "destroy container", func(ctx context.Context, c sdk.Worker) error {
 		return c.DestroyContainer(ctx, sdk.ContainerID(id))
 	})
 	if err != nil {
-		w.left.Store(true)
 		return err
 	}
 	rows, err := h.volumes(ctx, store.VolumeFilter{Container: id, States: []string{volumeDestroying}})

@@ -160,8 +160,9 @@ func (h *Host) loseContainer(ctx context.Context, id, reason string) error {
 
 // settle ends what is on the way on a worker that nobody can use yet. What an earlier host began is adopted if it took
 // effect, else undone; what ran is followed on. That happens once in a host's life, for afterwards what is on the way
-// belongs to a caller who is waiting. What was to be destroyed is destroyed now, each time.
-func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker) error {
+// belongs to a caller who is waiting. What was to be destroyed is destroyed now, each time; what cannot be is left, so that the next look
+// tries again. Unless it must all be tried before the worker is used, one thing that is Unavailable holds up no other.
+func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker, must bool) error {
 	first := !w.settled
 	containers, volumes, err := h.onTheWay(ctx, w.name, first)
 	if err != nil {
@@ -188,7 +189,7 @@ func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker) error {
 		if err == nil {
 			continue
 		}
-		if err = h.leave(ctx, w, err); err == nil && row.State == containerCreating { // an owner may ask again
+		if err = h.leave(ctx, w, must, err); err == nil && row.State == containerCreating { // an owner may ask again
 			row.State, row.Owner, row.UpdatedAt = containerDestroying, "", time.Now()
 			err = h.putContainer(ctx, row)
 		}
@@ -214,7 +215,7 @@ func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker) error {
 		if err == nil {
 			continue
 		}
-		if err = h.leave(ctx, w, err); err == nil {
+		if err = h.leave(ctx, w, must, err); err == nil {
 			row.State = volumeDestroying
 			err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutVolume(row) })
 		}
@@ -227,9 +228,21 @@ func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker) error {
 	return h.loadContent(ctx, w)
 }
 
-// leave decides whether what failed for one thing is left for later. It is not if the worker is away: then nothing is settled.
-func (h *Host) leave(ctx context.Context, w *worker, err error) error {
-	if ctx.Err() != nil || errors.Is(err, sdk.Unavailable) {
+// owes is deferred by who destroys something on a worker, from before its row says so: unless that has worked to its end, it is the
+// monitor's to do, whoever asks for it again or not.
+func (h *Host) owes(worker string, err *error) {
+	if *err == nil {
+		return
+	}
+	if w, err := h.worker(worker); err == nil { // whenever another comes, what it owes is settled first
+		w.left.Store(true)
+	}
+}
+
+// leave decides whether what failed for one thing is left for later. It is not if the worker, of which nothing else is known yet, is away:
+// then nothing is settled.
+func (h *Host) leave(ctx context.Context, w *worker, must bool, err error) error {
+	if ctx.Err() != nil || must && errors.Is(err, sdk.Unavailable) {
 		return err
 	}
 	h.log.Error("something stays on a worker; trying again", "worker", w.name, "error", err)

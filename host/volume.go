@@ -68,13 +68,14 @@ func (h *Host) sealVolume(ctx context.Context, row store.Volume) (store.Volume, 
 }
 
 // destroyVolume removes a volume from its worker, then its row.
-func (h *Host) destroyVolume(ctx context.Context, row store.Volume) error {
+func (h *Host) destroyVolume(ctx context.Context, row store.Volume) (err error) {
+	defer h.owes(row.Worker, &err)
 	h.busy.remove(row.ID)
 	if row.State == volumeSealed && row.Artifact != "" {
 		h.index.RemoveVolume(row.Worker, row.Artifact)
 	}
 	row.State = volumeDestroying
-	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutVolume(row) })
+	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutVolume(row) })
 	if err != nil {
 		return err
 	}
@@ -86,7 +87,6 @@ func (h *Host) destroyVolume(ctx context.Context, row store.Volume) error {
 		return c.DestroyVolume(ctx, sdk.VolumeID(row.ID))
 	})
 	if err != nil {
-		w.left.Store(true)
 		return err
 	}
 	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.DeleteVolume(row.ID) })

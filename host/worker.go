@@ -29,7 +29,7 @@ type worker struct {
 	placing  sync.Mutex  // one at a time tells placement
 	ordering sync.Mutex  // one at a time gives orders
 	drain    *drain      // under way, if it is landing or retiring; of whoever gives orders
-	left     atomic.Bool // something could not be destroyed: the monitor tries again
+	left     atomic.Bool // something that was to be destroyed may not be: the monitor tries at every look until it has worked
 	settled  bool        // what an earlier host left on it is settled; of its monitor
 
 	mu      sync.Mutex
