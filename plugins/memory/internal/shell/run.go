@@ -134,6 +134,11 @@ func (p *process) linger() bool {
 	case <-p.ctx.Done():
 		return false
 	case <-timer.C:
+	}
+	select { // after a pause of the machine both have come, and what has ended is not cut
+	case <-p.idle():
+		return false
+	default:
 		return true
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory/internal/tree"
 )
 
@@ -40,11 +41,11 @@ func (w *watched) String() string {
 
 func (w *watched) await(t *testing.T, text string) {
 	t.Helper()
-	timeout := time.After(2 * time.Minute)
+	ctx := testkit.Context(t)
 	for !strings.Contains(w.String(), text) {
 		select {
 		case <-w.wrote:
-		case <-timeout:
+		case <-ctx.Done():
 			t.Fatalf("%q never came, only %q", text, w.String())
 		}
 	}
@@ -79,7 +80,7 @@ func (s *started) end(t *testing.T) Result {
 	select {
 	case r := <-s.result:
 		return r
-	case <-time.After(2 * time.Minute):
+	case <-testkit.Context(t).Done():
 		t.Fatalf("the process did not end; it wrote %q", s.out)
 		return Result{}
 	}
@@ -290,7 +291,7 @@ func TestEndIsTheEnd(t *testing.T) {
 // TestLinger: what is in the background may still write.
 func TestLinger(t *testing.T) {
 	t.Parallel()
-	ns, e := newNamespace(t, nil), New(Options{Linger: 2 * time.Minute})
+	ns, e := newNamespace(t, nil), New(Options{Linger: 24 * time.Hour}) // longer than the test may take
 	const script = `await() { until [ -e $1 ]; do sleep 0.01; done; sleep 0.1; }
 { await one; echo late; : > two; } & (await two; echo later) & echo first; : > one; exit 6`
 	x, err := e.Resolve(ns, "sh", "/work", nil)
@@ -298,16 +299,27 @@ func TestLinger(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	r := e.Run(t.Context(), ns, x, Command{Args: []string{"-c", script}, Dir: "/work", Stdout: &out, Stderr: &out})
+	r := e.Run(testkit.Context(t), ns, x, Command{Args: []string{"-c", script}, Dir: "/work", Stdout: &out, Stderr: &out})
 	if out.String() != "first\nlate\nlater\n" || r.Code != 6 || r.Cut {
 		t.Errorf("%+v: %q", r, out.String())
+	}
+}
+
+// What has ended is not cut, even if nobody looked before the time for it had passed.
+func TestNothingIsCutThatHasEnded(t *testing.T) {
+	for range 100 { // a choice between the two would be left to chance
+		p := newProcess(t.Context(), &Engine{opts: Options{Linger: -1}}, newNamespace(t, nil))
+		if p.linger() {
+			t.Fatal("an idle process is cut")
+		}
+		p.end()
 	}
 }
 
 // A trap runs between two commands, and each of them runs whole: a builtin is the shell itself, and no signal that the shell
 // traps ends it.
 func TestATrapCostsNoCommand(t *testing.T) {
-	for i := range 60 {
+	for i := range testkit.Times(6, 60) {
 		p := start(t, newNamespace(t, nil), "sh", []string{"-c", `
 trap 'stop=yes' USR1
 i=0

@@ -252,10 +252,15 @@ func (u *unit) wait() (cut bool) {
 	case <-done:
 		return false
 	case <-ctx.Done():
-		u.cancel(errEnded)
-		<-done
-		return true
 	}
+	select { // after a pause of the machine both have come, and what has ended is not cut
+	case <-done:
+		return false
+	default:
+	}
+	u.cancel(errEnded)
+	<-done
+	return true
 }
 
 func waitAll() syntax.Command { return call("wait") }
