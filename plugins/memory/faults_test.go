@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -77,14 +78,16 @@ func TestFaultsLoseAnswers(t *testing.T) {
 	}
 }
 
-func TestFaultsHangAndDelay(t *testing.T) {
+func TestFaultsHangAndDelay(t *testing.T) { synctest.Test(t, testFaultsHangAndDelay) }
+
+func testFaultsHangAndDelay(t *testing.T) {
 	w, behind := faultyWorker(t,
 		Fault{Operation: "CreateVolume", Kind: FaultHang}, Fault{Operation: "CreateVolume", Kind: FaultHang, After: 1, Effect: true},
-		Fault{Operation: "CreateVolume", Kind: FaultDelay, After: 2, Delay: 30 * time.Millisecond},
-		Fault{Operation: "CreateVolume", Kind: FaultDelay, After: 3, Delay: time.Hour},
+		Fault{Operation: "CreateVolume", Kind: FaultDelay, After: 2, Delay: time.Hour},
+		Fault{Operation: "CreateVolume", Kind: FaultDelay, After: 3, Delay: time.Hour + 1},
 	)
 	create := func(id sdk.VolumeID) error {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		return w.CreateVolume(ctx, sdk.VolumeSpec{ID: id, Token: "t"})
 	}
@@ -94,12 +97,14 @@ func TestFaultsHangAndDelay(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	made := make(chan error, 1)
 	go func() { made <- w.CreateVolume(ctx, sdk.VolumeSpec{ID: "made", Token: "t"}) }()
-	for len(volumes(t, behind, sdk.Filter{})) == 0 { // nothing else tells of the effect
-		select {
-		case err := <-made:
-			t.Fatalf("a call that hangs after its effect: %v", err)
-		case <-time.After(time.Millisecond):
-		}
+	synctest.Wait() // it hangs, or has returned
+	select {
+	case err := <-made:
+		t.Fatalf("a call that hangs after its effect: %v", err)
+	default:
+	}
+	if len(volumes(t, behind, sdk.Filter{})) != 1 {
+		t.Error("a call that hangs after its effect has none")
 	}
 	cancel()
 	if err := <-made; err != context.Canceled {
@@ -107,8 +112,8 @@ func TestFaultsHangAndDelay(t *testing.T) {
 	}
 	began := time.Now()
 	createVolume(t, w, "late")
-	if took := time.Since(began); took < 30*time.Millisecond {
-		t.Errorf("a delay of 30 ms took %v", took)
+	if took := time.Since(began); took != time.Hour {
+		t.Errorf("a delay of an hour took %v", took)
 	}
 	if err := create("never"); err != context.DeadlineExceeded {
 		t.Errorf("a delay beyond the deadline: %v", err)

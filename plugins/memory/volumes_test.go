@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -15,6 +14,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -410,13 +410,9 @@ func TestCancelledStreamDoesNotWaitForItsReader(t *testing.T) {
 	}
 	must(t, w.DestroyVolume(t.Context(), "v"))
 	must(t, pw.Close())
-	for { // the goroutine that was left behind gives the volume back
+	testkit.Until(t, "the goroutine that was left behind gives the volume back", func() bool {
 		w.mu.Lock()
-		used := w.budget.Used()
-		w.mu.Unlock()
-		if used == 0 {
-			return
-		}
-		runtime.Gosched()
-	}
+		defer w.mu.Unlock()
+		return w.budget.Used() == 0
+	})
 }

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -30,14 +31,14 @@ func startWorld(t *testing.T, args ...string) *exec.Cmd {
 	out, err := cmd.StdoutPipe()
 	must(t, err)
 	must(t, cmd.Start())
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil || !strings.HasPrefix(line, "world at unix:") {
-		t.Fatalf("the world said %q, %v", line, err)
-	}
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // nothing to do if it has ended
 		_ = cmd.Wait()
 	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "world at unix:") {
+		t.Fatalf("the world said %q, %v", line, err)
+	}
 	return cmd
 }
 
@@ -194,7 +195,7 @@ func TestLockIsForOne(t *testing.T) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			for range 300 {
+			for range testkit.Times(30, 300) {
 				unlock, err := lock(path)
 				if err != nil {
 					continue // held by another

@@ -57,7 +57,7 @@ func TestAgainstBash(t *testing.T) {
 		`echo $(( $(echo 3) + 1 )) "$(echo "nested $(echo deep)")"`,
 		`let x=3+4; echo $x; ((x>5)) && echo big; for ((i=0;i<3;i++)) { echo $i; }`,
 		`mapfile -t lines < <(:) 2>/dev/null; printf '1\n2\n' | { mapfile -t m; echo ${#m[@]} ${m[1]}; }`,
-		`printf 'x' | { read y; echo "$? $y"; }; printf 'abc' | { read -n 2 y; echo "$y"; }; read -t 0.01 z < /dev/null; echo $?`,
+		`printf 'x' | { read y; echo "$? $y"; }; printf 'abc' | { read -n 2 y; echo "$y"; }; read -t 1000 z < /dev/null; echo $?`,
 		`echo ${PWD##*/} > /dev/null; basename "$PWD" > /dev/null; dirname /a/b/c; echo ${x:=assigned} $x`,
 		`false || { echo recovered; }; true && echo both; ! true; echo $?`,
 		`printf '%s|' a "b c" ''; printf '\n'; printf -v out '%05.2f' 3.14159; echo $out; printf '%q\n' "it's"`,

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 func TestResolve(t *testing.T) {
@@ -139,8 +141,21 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestStream: a stream is not kept.
+// TestStream: a stream passes whole, and one without end passes too, which could not be kept.
 func TestStream(t *testing.T) {
+	const size, forever = 4 << 20, 1 << 60
+	feed := func(n int64) func(*Command) { return func(c *Command) { c.Stdin = &endless{n} } }
+	if got := sh(t, newNamespace(t, nil), "cat | tr a-z A-Z | tee /dev/null | wc -c", feed(size)); strings.TrimSpace(got.out) != strconv.Itoa(size) {
+		t.Errorf("%+v", got)
+	}
+	if got := sh(t, newNamespace(t, nil), "cat | tr a-z A-Z | tee /dev/null | head -c 1000000 | tail -c 4", feed(forever)); got.out != "ABC\n" {
+		t.Errorf("of a stream without end: %+v", got)
+	}
+}
+
+// TestStreamTakesNoMemory: a stream is not kept.
+func TestStreamTakesNoMemory(t *testing.T) {
+	testkit.Soak(t, "how much memory a long stream takes")
 	const size = 96 << 20
 	stop := make(chan struct{})
 	var most uint64

@@ -2,13 +2,11 @@ package shell
 
 import (
 	"bytes"
-	"context"
 	"io"
 	"os"
 	"path"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory/internal/tree"
@@ -67,7 +65,7 @@ type outcome struct {
 	out, err string
 }
 
-// sh runs a script in /work, within the time after which it must hang.
+// sh runs a script in /work.
 func sh(t testing.TB, ns *tree.Namespace, script string, more ...func(*Command)) outcome {
 	t.Helper()
 	return run(t, ns, "sh", []string{"-c", script}, more...)
@@ -75,8 +73,7 @@ func sh(t testing.TB, ns *tree.Namespace, script string, more ...func(*Command))
 
 func run(t testing.TB, ns *tree.Namespace, name string, args []string, more ...func(*Command)) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	e := New(Options{})
 	var out, errs bytes.Buffer
 	cmd := Command{Args: args, Dir: "/work", Stdout: &out, Stderr: &errs}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // fuzzTool runs a tool on files that it may ruin, and wants no more than an end.
@@ -22,9 +24,13 @@ func fuzzTool(t *testing.T, name string, args []string) {
 		defer close(done)
 		Table()[name](ctx, &Call{Name: name, Args: args, Dir: "/w", FS: ns, Stdout: &out, Stderr: &out, Stdin: strings.NewReader("one two\nthree\n\nfour")})
 	}()
+	hang := testkit.Bound(t)
+	if _, ok := t.Deadline(); !ok { // fuzzing has none, and is to find what hangs
+		hang = 2 * time.Minute
+	}
 	select {
 	case <-done:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(hang):
 		t.Fatalf("%s %q does not end with its context", name, args)
 	}
 }

@@ -90,7 +90,7 @@ func TestOracle(t *testing.T) {
 		"tar":       "tar -tf abc\ntar -xf nope\ntar -cf x.tar",
 		"id":        "id -u nosuchuser",
 		"uname":     "uname\nuname -s",
-		"timeout":   "timeout 10 true\ntimeout x true\ntimeout 5\ntimeout 5 nonesuchcommand",
+		"timeout":   "timeout 1000 true\ntimeout x true\ntimeout 5\ntimeout 1000 nonesuchcommand",
 		"getopt":    "getopt -o ab:c:: -l long,value: -n me -- -a -bx -c --long --value=v op -- rest\ngetopt -o a -- -z\ngetopt -o b: -- -b\ngetopt -T\ngetopt ab: -a -b x y\ngetopt -o +a -- x -a\ngetopt -u -o a: -- -a 'b c'\ngetopt -o a -l alpha,alpine -- --al\ngetopt -o '' -l alpha -- --alp\ngetopt -q -o a -- -x",
 		"truncate":  "truncate -s 3 abc\ntruncate -s +4 abc\ntruncate -s -2 abc\ntruncate -s 1K new\ntruncate -c -s 5 nope\ntruncate -s %10 abc\ntruncate -s /10 abc\ntruncate -r noend abc\ntruncate -s '<4' abc noend\ntruncate -s x abc\ntruncate abc\ntruncate -s 1KB new",
 		"cmp":       "cmp abc abc\ncmp abc noend\ncmp -s abc noend\ncmp -s abc abc\ncmp dup sorted1\ncmp -l sorted1 sorted2\ncmp abc nope\ncmp empty abc\ncmp -n 1 abc dup\ncmp - abc <alpha\ncmp sorted1 sorted2 2\ncmp -i 2 sorted1 sorted1",

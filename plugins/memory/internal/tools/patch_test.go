@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory/internal/tree"
 )
 
@@ -23,7 +24,7 @@ func TestCompareLines(t *testing.T) {
 		}
 		return list
 	}
-	for range 3000 {
+	for range testkit.Times(1000, 3000) {
 		letters := 1 + r.IntN(6)
 		a, b := sequence(r.IntN(30), letters), sequence(r.IntN(30), letters)
 		checkScript(t, a, b)
@@ -112,7 +113,7 @@ func TestPatchUndoesDiff(t *testing.T) {
 		}
 		return s
 	}
-	for range 300 {
+	for range testkit.Times(100, 300) {
 		old, new := text(), text()
 		write(t, ns, "a", old)
 		write(t, ns, "b", new)

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory/internal/tree"
@@ -120,8 +119,7 @@ func fillDisk(t testing.TB, dir string) {
 // call runs a tool in /w.
 func call(t testing.TB, ns *tree.Namespace, argv []string, in string, vars ...string) (out, errs string, status int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	var o, e bytes.Buffer
 	table := Table()
 	var run func(ctx context.Context, c Command) int

@@ -15,7 +15,7 @@ import (
 )
 
 func TestBudgetIsExact(t *testing.T) {
-	rapid.Check(t, func(rt *rapid.T) {
+	property(t, 5, func(rt *rapid.T) {
 		b := NewBudget(rapid.Int64Range(2000, 600_000).Draw(rt, "limit"))
 		first, err := New(b, Options{})
 		if err != nil {

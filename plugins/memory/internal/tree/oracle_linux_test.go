@@ -23,7 +23,7 @@ import (
 // left of the budget.
 func TestAsKernel(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
-	rapid.Check(t, func(rt *rapid.T) {
+	property(t, 20, func(rt *rapid.T) {
 		tmp, err := os.MkdirTemp("", "tree-kernel")
 		if err != nil {
 			rt.Fatal(err)

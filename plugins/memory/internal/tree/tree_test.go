@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 func readAll(tr *Tree, p string) ([]byte, error) { return fs.ReadFile(treeFS{tr}, p) }
@@ -92,7 +94,7 @@ func TestAtOnce(t *testing.T) {
 	for g := range 8 {
 		wg.Go(func() {
 			rnd := rand.New(rand.NewPCG(uint64(g), 1))
-			for range 40 {
+			for range testkit.Times(8, 40) {
 				if err := disturb(ctx, tr, w.Namespace, rnd, g); err != nil {
 					t.Error(err)
 					return

@@ -12,16 +12,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tetratelabs/wazero"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory/internal/tree"
 	"github.com/slipway-run/slipway/plugins/memory/internal/wasi/wasitest"
 )
-
-// hang is for what must end soon.
-const hang = time.Minute
 
 func newFS(t testing.TB, files map[string][]byte) *tree.Namespace {
 	t.Helper()
@@ -54,7 +51,7 @@ func newEngine(t testing.TB, opts Options) *Engine {
 	t.Helper()
 	e := New(opts)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), hang)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(t))
 		defer cancel()
 		if err := e.Close(ctx); err != nil {
 			t.Error(err)
@@ -76,7 +73,7 @@ func run(t testing.TB, e *Engine, ns *tree.Namespace, args ...string) ran {
 
 func runWith(t testing.TB, ctx context.Context, e *Engine, cmd Command) ran {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(ctx, hang, fmt.Errorf("%q hangs", cmd.Args))
+	ctx, cancel := context.WithTimeoutCause(ctx, testkit.Bound(t), fmt.Errorf("%q hangs", cmd.Args))
 	defer cancel()
 	var out, errs bytes.Buffer
 	if cmd.Stdout == nil {
@@ -90,11 +87,20 @@ func runWith(t testing.TB, ctx context.Context, e *Engine, cmd Command) ran {
 	return ran{r, out.String(), errs.String()}
 }
 
-// TestPrograms runs the probe by one engine, so that it is compiled once.
 func TestPrograms(t *testing.T) {
+	probe := wasitest.Build(t)
+	t.Run("compiled", func(t *testing.T) { testPrograms(t, probe, false) })
+	t.Run("interpreted", func(t *testing.T) {
+		testkit.Soak(t, "the same by the interpreter; the gate has it run programs as processes")
+		testPrograms(t, probe, true)
+	})
+}
+
+// testPrograms runs the probe by one engine, so that it is translated once.
+func testPrograms(t *testing.T, probe []byte, interpret bool) {
 	memory := NewMemory("the test", 128<<20, nil)
-	e := newEngine(t, Options{Memory: memory})
-	ns := newFS(t, map[string][]byte{"/probe": wasitest.Build(t), "/work/in": []byte("content\n"), "/etc/passwd": []byte("mine\n")})
+	e := newEngine(t, Options{Memory: memory, Interpret: interpret})
+	ns := newFS(t, map[string][]byte{"/probe": probe, "/work/in": []byte("content\n"), "/etc/passwd": []byte("mine\n")})
 
 	t.Run("words", func(t *testing.T) {
 		for _, c := range []struct {
@@ -239,7 +245,7 @@ func TestPrograms(t *testing.T) {
 
 	t.Run("many", func(t *testing.T) {
 		var all sync.WaitGroup
-		for i := range 20 {
+		for i := range testkit.Times(4, 20) {
 			all.Go(func() {
 				name := fmt.Sprint("/work/many", i)
 				if got := run(t, e, ns, "write", name, name); got.Code != 0 {

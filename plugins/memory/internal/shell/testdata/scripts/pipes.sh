@@ -31,11 +31,15 @@ seq 5 | while read -r n; do [ "$n" = 3 ] && break; echo "$n"; done
 seq 10 | { head -n 1 > /dev/null; echo 'reader left'; }
 seq 3 | tee one.txt two.txt | tail -n 1; cat one.txt two.txt | sort | uniq -c | awk '{print $1 "x" $2}' | paste -sd' ' -
 echo 'jobs'
-(sleep 0.02; echo later) & pid=$!; echo sooner; wait $pid; echo "waited $?"
+(until [ -e go ]; do sleep 0.01; done; echo later) & pid=$!; echo sooner; : > go; wait $pid; echo "waited $?"
 (exit 12) & wait $!; echo $?
 for i in 3 1 2; do (sleep 0.0$i; echo $i > "job$i") & done; wait; cat job1 job2 job3 | tr '\n' ' '; echo
-timeout 0.05 sleep 5; echo "timed out: $?"; timeout 5 sh -c 'exit 7'; echo $?
-timeout 0.1 sh -c 'trap "echo asked; exit 3" TERM; while :; do sleep 0.01; done'; echo $?
+timeout 0.05 sleep 1000; echo "timed out: $?"; timeout 1000 sh -c 'exit 7'; echo $?
+# The shell may need longer than that to set its trap; then it is given more time.
+for t in 0.1 1 10 100; do
+  asked=$(timeout $t sh -c 'trap "echo asked; exit 3" TERM; while :; do sleep 0.01; done'); status=$?
+  [ -z "$asked" ] || break
+done; echo "$asked $status"
 sh -c 'kill -TERM $$' 2>/dev/null; echo "killed: $?"
 sh -c 'trap "" TERM; kill -TERM $$; echo survived'
 echo 'functions'
