@@ -64,8 +64,8 @@ tools:
 .PHONY: test
 test: ## the gate: check, then all tests as far as they say at once whether a change is good
 	@$(MAKE) --no-print-directory -j2 packages check
-	@$(BIN)/gate -meanwhile '$(MAKE) servers' -- \
-		"-race -short -timeout=15m -p=$(ATONCE) $(TESTFLAGS) $(LONG) $$($(GO) list ./... | grep -vxF "$$($(GO) list $(SERVERS) $(LONG))" | tr '\n' ' ')" \
+	@all=$$($(GO) list ./...) && last=$$($(GO) list $(SERVERS) $(LONG)) && $(BIN)/gate -meanwhile '$(MAKE) servers' -- \
+		"-race -short -timeout=15m -p=$(ATONCE) $(TESTFLAGS) $(LONG) $$(echo "$$all" | grep -vxF "$$last" | tr '\n' ' ')" \
 		"-short -timeout=15m -p=1 $(TESTFLAGS) $(SERVERS)"
 
 # One package, or all of them.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -178,9 +179,15 @@ func background(ctx context.Context, command string) (wait func() error) {
 	}
 	end := make(chan error, 1)
 	go func() {
-		out, err := exec.CommandContext(ctx, "sh", "-c", command).CombinedOutput()
+		var out bytes.Buffer
+		cmd := exec.Command("sh", "-c", command)
+		cmd.Stdout, cmd.Stderr = &out, &out
+		all, err := startGroup(ctx, cmd)
+		if err == nil {
+			err = all.wait()
+		}
 		if err != nil {
-			err = fmt.Errorf("%s: %w\n%s", command, err, out)
+			err = fmt.Errorf("%s: %w\n%s", command, err, &out)
 		}
 		end <- err
 	}()

@@ -26,6 +26,9 @@ func (g *gate) defects() (said []string) {
 		said = append(said, "a panic")
 	}
 	for _, tc := range g.tests.Failed() {
+		if tc.Test != "" && tc.Elapsed < 0 { // and what would have come after it has not run
+			said = append(said, fmt.Sprintf("%s ended in the middle of %s", tc.Package, tc.Test))
+		}
 		if tc.Test == "" {
 			said = append(said, tc.Package+" failed outside of its tests")
 		}

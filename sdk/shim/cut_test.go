@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -307,15 +308,16 @@ func TestCutKeepsUnacknowledged(t *testing.T) {
 // relay: that one resumes.
 func TestGhost(t *testing.T) {
 	requests := make(chan wire.Follow, 10)
-	legs := 0
+	var legs atomic.Int64
 	d := hostile(t, patience, evil(func(c *wire.Conn, s *yamux.Stream, r wire.Request) {
 		requests <- *r.Follow
-		if legs++; legs == 1 {
+		leg := legs.Add(1)
+		if leg == 1 {
 			s.Session().Close()
 			return
 		}
 		_ = c.WriteMessage(wire.KindOpened, wire.Opened{State: sdk.ProcessExited})
-		if legs == 2 {
+		if leg == 2 {
 			_ = c.WriteMessage(wire.KindEnd, wire.NewFailure(sdk.NewFailedPrecondition(sdk.ReasonSuperseded, sdk.KindProcess, "p", "superseded")))
 			return
 		}
