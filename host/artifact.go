@@ -140,12 +140,20 @@ func (h *Host) Download(ctx context.Context, a *Artifact, w io.Writer) error {
 // DownloadDir writes an artifact to a directory, which is there whole or not at all. A target that is not empty is only replaced
 // if force is set.
 func (h *Host) DownloadDir(ctx context.Context, a *Artifact, target string, force bool) error {
+	return h.downloadDir(ctx, a, target, force, func(string) error { return nil })
+}
+
+// downloadDir is DownloadDir that tells the directory, once it is filled, that will be in the target's place. An error leaves all as it was.
+func (h *Host) downloadDir(ctx context.Context, a *Artifact, target string, force bool, filled func(dir string) error) error {
 	return h.whileAway(ctx, func() error {
 		return stream.ReplaceDir(ctx, target, force, func(ctx context.Context, dir string) error {
 			_, err := stream.Relay(ctx,
 				func(ctx context.Context, w io.Writer) error { return h.Download(ctx, a, w) },
 				func(ctx context.Context, r io.Reader) error { return stream.UnpackDir(ctx, r, dir) },
 				stream.Options{Idle: h.cfg.Timing.WorkerGone})
+			if err == nil {
+				err = filled(dir)
+			}
 			return err
 		})
 	})

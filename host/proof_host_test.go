@@ -49,6 +49,7 @@ var points = []point{
 	{"output", 1}, {"output", 2}, {"output", 7}, {"exit", 1}, {"exit-stored", 1},
 	{"destroy-intent", 1}, {"destroyed", 1}, {"output-sealed", 1}, {"output-registered", 1},
 	{"claimed", 2}, {"container-made", 2}, {"start-send", 2}, {"exit-stored", 2}, {"destroyed", 2},
+	{"output-placing", 1}, {"output-placed", 1},
 }
 
 const proofJob = `
@@ -123,7 +124,7 @@ func childRun(spec childSpec) (res childResult) {
 	}
 	var work *Process
 	result, err := h.Run(ctx, RunRequest{ID: spec.Run, Job: j, Inputs: map[string]string{"text": spec.Input},
-		Outputs: map[string]string{"copy": spec.Output}, Force: true, Events: func(e Event) {
+		Outputs: map[string]string{"copy": spec.Output}, Events: func(e Event) {
 			if e.Kind == EventStarted && e.Step == "work" {
 				work = e.Process
 			}

@@ -22,6 +22,8 @@ type runRecord struct {
 	Outputs map[string]string
 	Took    time.Duration
 
+	Placing map[string]Placing `json:",omitempty"` // by output; while the run has not ended, and all that is kept of it then
+
 	Abandoned string `json:",omitempty"`
 }
 

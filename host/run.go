@@ -29,6 +29,9 @@ type RunRequest struct {
 	Inputs  map[string]string // a directory by the name of each of the job's inputs
 	Outputs map[string]string // a target directory by the name of an output; those without one are not kept
 	Force   bool              // replace targets that are not empty
+	// Placed are the outputs that are in their targets already, since the run was begun before: these need not be empty, and are left as they are
+	// unless Force is set. Run finds by itself what it has put there.
+	Placed map[string]bool
 
 	// Artifacts are the inputs that are artifacts already, by their names; Inputs has the others. Those that belong to the run, by an
 	// owner that begins as [RunOwner] does, go with it.
@@ -231,7 +234,16 @@ func (h *Host) beginRun(ctx context.Context, req RunRequest) (*run, error) {
 	}
 	r := &run{h: h, req: req, id: req.ID, done: make(map[string]chan struct{}), results: make(map[string]StepResult),
 		artifacts: make(map[job.Ref]*Artifact), stdin: req.Stdin}
-	if err := req.Check(); err != nil {
+	if req.Deliver == nil {
+		placing, err := h.RunPlacing(ctx, r.id)
+		if err != nil {
+			return nil, err
+		}
+		placed := Placed(placing, req.Outputs)
+		maps.Copy(placed, req.Placed)
+		r.req.Placed = placed
+	}
+	if err := r.req.Check(); err != nil {
 		return nil, err
 	}
 	if err := r.claim(ctx); err != nil {
@@ -302,6 +314,9 @@ func (q *RunRequest) Check() error {
 			if other < name && overlap(target, q.Outputs[name]) {
 				errs = append(errs, sdk.NewInvalid(sdk.ReasonPath, "outputs %q and %q are both to be in %s", other, name, target))
 			}
+		}
+		if q.Placed[name] && !q.Force {
+			continue
 		}
 		if err := stream.CheckTarget(q.Outputs[name], q.Force); err != nil {
 			errs = append(errs, &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonPath, Message: fmt.Sprintf("output %q: %v", name, err), Cause: err})
@@ -378,7 +393,7 @@ func (r *run) deliver(ctx context.Context, output string, a *Artifact, target st
 	if r.req.Deliver != nil {
 		return r.req.Deliver(ctx, output, a, target)
 	}
-	return r.h.DownloadDir(ctx, a, target, r.req.Force)
+	return r.write(ctx, output, a, target)
 }
 
 // artifact gives what a reference names, of a step that has ended.

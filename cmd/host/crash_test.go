@@ -107,6 +107,7 @@ func TestResume(t *testing.T) {
 	})
 	p.run("run", "quick.hcl", "--state", "s1", "--id", "a", "-o", "out=out").wants(0).prints("only | once\n")
 	p.run("run", "quick.hcl", "--state", "s1", "--id", "a").wants(0).prints("").says("1 step succeeded", "that run had ended before")
+	p.run("run", "quick.hcl", "--state", "s1", "--id", "a", "-o", "out=out").wants(0).prints("").says("output out is in out")
 	p.run("run", "quick.hcl", "--state", "s1", "--id", "a", "-o", "out=out", "--force").wants(0).says("output out is in out")
 	p.run("run", "quick.hcl", "--state", "s1", "--id", "a/b").wants(codeUsage).says(`run id "a/b" must be`)
 	p.run("run", "quick.hcl", "--state", "s1", "--id", "a", "-o", "out=other").wants(codeUsage).says(`output "out" is not kept`)

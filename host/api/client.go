@@ -168,11 +168,19 @@ func (c *Client) receive(ctx context.Context, from *connect.ServerStreamForClien
 
 // DownloadDir writes an artifact to a directory, as host.Host does.
 func (c *Client) DownloadDir(ctx context.Context, name, target string, force bool) error {
+	return c.downloadDir(ctx, name, target, force, func(string) {})
+}
+
+// downloadDir is DownloadDir that tells the directory, once it is filled, that will be in the target's place.
+func (c *Client) downloadDir(ctx context.Context, name, target string, force bool, filled func(dir string)) error {
 	return stream.ReplaceDir(ctx, target, force, func(ctx context.Context, dir string) error {
 		_, err := stream.Relay(ctx,
 			func(ctx context.Context, w io.Writer) error { return c.Download(ctx, name, w) },
 			func(ctx context.Context, r io.Reader) error { return stream.UnpackDir(ctx, r, dir) },
 			stream.Options{})
+		if err == nil {
+			filled(dir)
+		}
 		return err
 	})
 }

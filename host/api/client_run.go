@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -52,7 +53,7 @@ func (c *Client) Run(ctx context.Context, req RunRequest) (*host.RunResult, erro
 	if req.ID == "" {
 		req.ID = host.NewRunID()
 	}
-	if err := req.Check(); err != nil {
+	if err := c.check(ctx, &req); err != nil {
 		return nil, err
 	}
 	msg := &pb.StartRunRequest{Id: req.ID, Inputs: make(map[string]string), Outputs: req.Outputs, Stdin: req.Stdin != nil}
@@ -68,6 +69,22 @@ func (c *Client) Run(ctx context.Context, req RunRequest) (*host.RunResult, erro
 		return nil, err
 	}
 	return c.attend(ctx, req)
+}
+
+// check finds what is wrong with a request before anything is sent. A run that has ended needs nothing; of one that was begun before, outputs may be
+// in their places.
+func (c *Client) check(ctx context.Context, req *RunRequest) error {
+	r, err := c.runs.GetRun(ctx, connect.NewRequest(&pb.GetRunRequest{Id: req.ID}))
+	if err != nil { // what is wrong with the daemon shows where it is needed
+		return req.Check()
+	}
+	if r.Msg.GetRun().GetState() == stateEnded {
+		return nil
+	}
+	placed := host.Placed(fromPlacing(r.Msg.GetRun().GetPlacing()), req.Outputs)
+	maps.Copy(placed, req.Placed)
+	req.Placed = placed
+	return req.Check()
 }
 
 func command(j *job.Job) *pb.Command {
@@ -164,12 +181,25 @@ func (c *Client) fetch(ctx, until context.Context, req RunRequest, o *pb.ReadyOu
 	if !ok {
 		return nil // another's
 	}
-	err := c.DownloadDir(ctx, o.GetArtifact(), target, req.Force)
+	var err error
+	if !req.Placed[o.GetName()] || req.Force {
+		err = c.downloadDir(ctx, o.GetArtifact(), target, req.Force, func(dir string) { c.place(until, req.ID, o.GetName(), target, dir) })
+	}
 	_, refused := c.runs.AcceptOutput(until, connect.NewRequest(&pb.AcceptOutputRequest{Id: req.ID, Name: o.GetName(), Error: pbError(err)}))
 	if err == nil || refused == nil || ctx.Err() != nil {
 		return nil
 	}
 	return fmt.Errorf("output %q went to another client of run %s, and here it could not be written: %w", o.GetName(), req.ID, err)
+}
+
+// place notes that an output is about to be in its target. If it cannot, only who comes after a kill just then misses it.
+func (c *Client) place(ctx context.Context, run, output, target, dir string) {
+	p, ok, err := host.NewPlacing(target, dir)
+	if err != nil || !ok {
+		return
+	}
+	_, _ = c.runs.PlaceOutput(ctx, connect.NewRequest(&pb.PlaceOutputRequest{Id: run, Name: output,
+		Placing: &pb.Placing{Target: p.Target, Directory: p.Directory}}))
 }
 
 // feed sends the stdin of a run. One that cannot be read to its end ends the run: what was sent is not the whole. It fails where another

@@ -185,6 +185,13 @@ func (r *activeRun) accept(output string, failure error) error {
 	return nil
 }
 
+// waits tells whether an output is ready and nobody has accepted it yet.
+func (r *activeRun) waits(output string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.waiting[output] != nil
+}
+
 // ReasonOtherInputs is why a run that is under way is not what a request asks for: it was begun with other inputs.
 const ReasonOtherInputs sdk.Reason = "other-inputs"
 

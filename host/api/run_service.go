@@ -230,13 +230,18 @@ func (s *Server) standing(ctx context.Context, id string) (*pb.RunInfo, error) {
 	r := s.runs[id]
 	s.mu.Unlock()
 	i, err := s.runInfo(ctx, id)
+	placing, perr := s.h.RunPlacing(ctx, id)
+	if perr != nil {
+		return nil, perr
+	}
 	if r != nil && !r.over() && (err == nil || errors.Is(err, sdk.NotFound)) {
-		return &pb.RunInfo{Id: id, State: stateRunning, Since: stamp(i.Created), Inputs: sortedKeys(r.request.GetInputs())}, nil
+		return &pb.RunInfo{Id: id, State: stateRunning, Since: stamp(i.Created), Inputs: sortedKeys(r.request.GetInputs()), Placing: pbPlacing(placing)}, nil
 	}
 	if err != nil {
 		return nil, err
 	}
 	out := pbRunInfo(i)
+	out.Placing = pbPlacing(placing)
 	if !i.Ended {
 		has, err := s.h.RunInputs(ctx, id)
 		if err != nil {

@@ -99,6 +99,55 @@ func TestMissedOutput(t *testing.T) {
 	}
 }
 
+// TestOutputsInPlace repeats a run whose client was gone before it could say that an output was in place, one of whose outputs could not be
+// written, and one that has ended: the same request ends well each time, and puts nothing in place twice.
+func TestOutputsInPlace(t *testing.T) {
+	s := serve(t)
+	targets := map[string]string{"one": filepath.Join(s.dir, "one"), "two": filepath.Join(s.dir, "two")}
+	j := script("echo made | tee one/file > two/file")
+	j.Outputs, j.Steps[0].Outputs = nil, nil
+	for _, name := range sortedKeys(targets) {
+		j.Steps[0].Outputs = append(j.Steps[0].Outputs, name)
+		j.Outputs = append(j.Outputs, job.Output{Name: name, From: job.Ref{Step: CommandStep, Output: name}})
+	}
+	req := RunRequest{RunRequest: host.RunRequest{ID: "a", Job: j, Outputs: targets}}
+	_, err := s.runs.StartRun(bounded(t), connect.NewRequest(&pb.StartRunRequest{Id: "a", Outputs: targets,
+		What: &pb.StartRunRequest_Command{Command: command(j)}}))
+	must(t, err)
+	first := s.until(t, "a", KindOutput).GetOutput()
+	must(t, s.downloadDir(bounded(t), first.GetArtifact(), targets[first.GetName()], false, func(dir string) {
+		s.place(bounded(t), "a", first.GetName(), targets[first.GetName()], dir)
+	})) // and here its client is killed
+	before, err := os.Stat(targets["one"])
+	must(t, err)
+	inTheWay := filepath.Join(targets["two"], "in the way")
+	req.Told = func(e RunEvent) {
+		if e.Kind == host.EventFinished {
+			must(t, os.MkdirAll(inTheWay, 0o755))
+		}
+	}
+	if res, err := s.Run(bounded(t), req); err == nil || res.Outputs["one"] == "" || res.Outputs["two"] != "" {
+		t.Fatalf("with something in the way it ended as %+v, %v", res, err)
+	}
+	must(t, os.Remove(inTheWay))
+	req.Told = nil
+	for _, recorded := range []bool{false, true} {
+		res, err := s.Run(bounded(t), req)
+		must(t, err)
+		if !res.Succeeded() || len(res.Outputs) != 2 || res.Recorded != recorded {
+			t.Errorf("it ended as %+v", res)
+		}
+	}
+	for _, target := range targets {
+		if got, err := os.ReadFile(filepath.Join(target, "file")); err != nil || string(got) != "made\n" {
+			t.Errorf("%s has %q, %v", target, got, err)
+		}
+	}
+	if after, err := os.Stat(targets["one"]); err != nil || !os.SameFile(before, after) {
+		t.Errorf("what was in place was put there again: %v", err)
+	}
+}
+
 // inputs is a request for a run that copies its input's file f to its output.
 func inputs(t *testing.T, id, in, target string) RunRequest {
 	t.Helper()

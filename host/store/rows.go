@@ -302,7 +302,7 @@ type Run struct {
 	ID        string
 	Job       []byte // JSON
 	State     string
-	Result    []byte // JSON; empty until its steps have ended
+	Result    []byte // JSON; what it came to once its steps have ended, until then what is known of that, or nothing
 	CreatedAt time.Time
 	EndedAt   time.Time // zero: it has not ended
 	ActiveAt  time.Time // when it was last known to be under way; zero: only when it was made

@@ -46,6 +46,8 @@ const (
 	RunServiceAbortRunProcedure = "/slipway.host.v1alpha1.RunService/AbortRun"
 	// RunServiceAcceptOutputProcedure is the fully-qualified name of the RunService's AcceptOutput RPC.
 	RunServiceAcceptOutputProcedure = "/slipway.host.v1alpha1.RunService/AcceptOutput"
+	// RunServicePlaceOutputProcedure is the fully-qualified name of the RunService's PlaceOutput RPC.
+	RunServicePlaceOutputProcedure = "/slipway.host.v1alpha1.RunService/PlaceOutput"
 )
 
 // RunServiceClient is a client for the slipway.host.v1alpha1.RunService service.
@@ -69,6 +71,9 @@ type RunServiceClient interface {
 	// AcceptOutput says that an output which the run's "output" event told of was downloaded, or that it never will be. The run goes
 	// on, and the output's content may go.
 	AcceptOutput(context.Context, *connect.Request[AcceptOutputRequest]) (*connect.Response[AcceptOutputResponse], error)
+	// PlaceOutput says that an output was downloaded and is about to be put where it is wanted, as a directory that is there already: a client
+	// that comes after one that was killed sees in RunInfo whether it was.
+	PlaceOutput(context.Context, *connect.Request[PlaceOutputRequest]) (*connect.Response[PlaceOutputResponse], error)
 }
 
 // NewRunServiceClient constructs a client for the slipway.host.v1alpha1.RunService service. By
@@ -126,6 +131,12 @@ func NewRunServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(runServiceMethods.ByName("AcceptOutput")),
 			connect.WithClientOptions(opts...),
 		),
+		placeOutput: connect.NewClient[PlaceOutputRequest, PlaceOutputResponse](
+			httpClient,
+			baseURL+RunServicePlaceOutputProcedure,
+			connect.WithSchema(runServiceMethods.ByName("PlaceOutput")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -138,6 +149,7 @@ type runServiceClient struct {
 	waitRun      *connect.Client[WaitRunRequest, WaitRunResponse]
 	abortRun     *connect.Client[AbortRunRequest, AbortRunResponse]
 	acceptOutput *connect.Client[AcceptOutputRequest, AcceptOutputResponse]
+	placeOutput  *connect.Client[PlaceOutputRequest, PlaceOutputResponse]
 }
 
 // StartRun calls slipway.host.v1alpha1.RunService.StartRun.
@@ -175,6 +187,11 @@ func (c *runServiceClient) AcceptOutput(ctx context.Context, req *connect.Reques
 	return c.acceptOutput.CallUnary(ctx, req)
 }
 
+// PlaceOutput calls slipway.host.v1alpha1.RunService.PlaceOutput.
+func (c *runServiceClient) PlaceOutput(ctx context.Context, req *connect.Request[PlaceOutputRequest]) (*connect.Response[PlaceOutputResponse], error) {
+	return c.placeOutput.CallUnary(ctx, req)
+}
+
 // RunServiceHandler is an implementation of the slipway.host.v1alpha1.RunService service.
 type RunServiceHandler interface {
 	// StartRun begins a run, or finds it: the same id with the same job is the same run, under way or ended. It
@@ -196,6 +213,9 @@ type RunServiceHandler interface {
 	// AcceptOutput says that an output which the run's "output" event told of was downloaded, or that it never will be. The run goes
 	// on, and the output's content may go.
 	AcceptOutput(context.Context, *connect.Request[AcceptOutputRequest]) (*connect.Response[AcceptOutputResponse], error)
+	// PlaceOutput says that an output was downloaded and is about to be put where it is wanted, as a directory that is there already: a client
+	// that comes after one that was killed sees in RunInfo whether it was.
+	PlaceOutput(context.Context, *connect.Request[PlaceOutputRequest]) (*connect.Response[PlaceOutputResponse], error)
 }
 
 // NewRunServiceHandler builds an HTTP handler from the service implementation. It returns the path
@@ -249,6 +269,12 @@ func NewRunServiceHandler(svc RunServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(runServiceMethods.ByName("AcceptOutput")),
 		connect.WithHandlerOptions(opts...),
 	)
+	runServicePlaceOutputHandler := connect.NewUnaryHandler(
+		RunServicePlaceOutputProcedure,
+		svc.PlaceOutput,
+		connect.WithSchema(runServiceMethods.ByName("PlaceOutput")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/slipway.host.v1alpha1.RunService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case RunServiceStartRunProcedure:
@@ -265,6 +291,8 @@ func NewRunServiceHandler(svc RunServiceHandler, opts ...connect.HandlerOption) 
 			runServiceAbortRunHandler.ServeHTTP(w, r)
 		case RunServiceAcceptOutputProcedure:
 			runServiceAcceptOutputHandler.ServeHTTP(w, r)
+		case RunServicePlaceOutputProcedure:
+			runServicePlaceOutputHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -300,4 +328,8 @@ func (UnimplementedRunServiceHandler) AbortRun(context.Context, *connect.Request
 
 func (UnimplementedRunServiceHandler) AcceptOutput(context.Context, *connect.Request[AcceptOutputRequest]) (*connect.Response[AcceptOutputResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("slipway.host.v1alpha1.RunService.AcceptOutput is not implemented"))
+}
+
+func (UnimplementedRunServiceHandler) PlaceOutput(context.Context, *connect.Request[PlaceOutputRequest]) (*connect.Response[PlaceOutputResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("slipway.host.v1alpha1.RunService.PlaceOutput is not implemented"))
 }

@@ -560,7 +560,9 @@ type RunInfo struct {
 	// When it ended; absent: it has not.
 	EndedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// The inputs that it has, by their names in the job: whoever starts it again need not bring them.
-	Inputs        []string `protobuf:"bytes,5,rep,name=inputs,proto3" json:"inputs,omitempty"`
+	Inputs []string `protobuf:"bytes,5,rep,name=inputs,proto3" json:"inputs,omitempty"`
+	// The outputs that were about to be put in their places, by their names in the job; see RunService.PlaceOutput. None once it has ended.
+	Placing       map[string]*Placing `protobuf:"bytes,6,rep,name=placing,proto3" json:"placing,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -630,6 +632,68 @@ func (x *RunInfo) GetInputs() []string {
 	return nil
 }
 
+func (x *RunInfo) GetPlacing() map[string]*Placing {
+	if x != nil {
+		return x.Placing
+	}
+	return nil
+}
+
+// Placing is an output on its way to its place. It is there if that is this directory.
+type Placing struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The absolute path.
+	Target string `protobuf:"bytes,1,opt,name=target,proto3" json:"target,omitempty"`
+	// A client's own word that tells the directory from others, whatever its name.
+	Directory     string `protobuf:"bytes,2,opt,name=directory,proto3" json:"directory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Placing) Reset() {
+	*x = Placing{}
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Placing) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Placing) ProtoMessage() {}
+
+func (x *Placing) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Placing.ProtoReflect.Descriptor instead.
+func (*Placing) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Placing) GetTarget() string {
+	if x != nil {
+		return x.Target
+	}
+	return ""
+}
+
+func (x *Placing) GetDirectory() string {
+	if x != nil {
+		return x.Directory
+	}
+	return ""
+}
+
 type WatchRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -641,7 +705,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[9]
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -653,7 +717,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[9]
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -666,7 +730,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{9}
+	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *WatchRunRequest) GetId() string {
@@ -692,7 +756,7 @@ type WaitRunRequest struct {
 
 func (x *WaitRunRequest) Reset() {
 	*x = WaitRunRequest{}
-	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[10]
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -704,7 +768,7 @@ func (x *WaitRunRequest) String() string {
 func (*WaitRunRequest) ProtoMessage() {}
 
 func (x *WaitRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[10]
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -717,7 +781,7 @@ func (x *WaitRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRunRequest.ProtoReflect.Descriptor instead.
 func (*WaitRunRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{10}
+	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *WaitRunRequest) GetId() string {
@@ -736,7 +800,7 @@ type WaitRunResponse struct {
 
 func (x *WaitRunResponse) Reset() {
 	*x = WaitRunResponse{}
-	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[11]
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -748,7 +812,7 @@ func (x *WaitRunResponse) String() string {
 func (*WaitRunResponse) ProtoMessage() {}
 
 func (x *WaitRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[11]
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -761,7 +825,7 @@ func (x *WaitRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitRunResponse.ProtoReflect.Descriptor instead.
 func (*WaitRunResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{11}
+	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *WaitRunResponse) GetResult() *RunResult {
@@ -782,7 +846,7 @@ type AbortRunRequest struct {
 
 func (x *AbortRunRequest) Reset() {
 	*x = AbortRunRequest{}
-	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[12]
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -794,7 +858,7 @@ func (x *AbortRunRequest) String() string {
 func (*AbortRunRequest) ProtoMessage() {}
 
 func (x *AbortRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[12]
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -807,7 +871,7 @@ func (x *AbortRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortRunRequest.ProtoReflect.Descriptor instead.
 func (*AbortRunRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{12}
+	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AbortRunRequest) GetId() string {
@@ -832,7 +896,7 @@ type AbortRunResponse struct {
 
 func (x *AbortRunResponse) Reset() {
 	*x = AbortRunResponse{}
-	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[13]
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +908,7 @@ func (x *AbortRunResponse) String() string {
 func (*AbortRunResponse) ProtoMessage() {}
 
 func (x *AbortRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[13]
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,7 +921,7 @@ func (x *AbortRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortRunResponse.ProtoReflect.Descriptor instead.
 func (*AbortRunResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{13}
+	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{14}
 }
 
 type AcceptOutputRequest struct {
@@ -872,7 +936,7 @@ type AcceptOutputRequest struct {
 
 func (x *AcceptOutputRequest) Reset() {
 	*x = AcceptOutputRequest{}
-	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[14]
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -884,7 +948,7 @@ func (x *AcceptOutputRequest) String() string {
 func (*AcceptOutputRequest) ProtoMessage() {}
 
 func (x *AcceptOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[14]
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -897,7 +961,7 @@ func (x *AcceptOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptOutputRequest.ProtoReflect.Descriptor instead.
 func (*AcceptOutputRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{14}
+	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AcceptOutputRequest) GetId() string {
@@ -929,7 +993,7 @@ type AcceptOutputResponse struct {
 
 func (x *AcceptOutputResponse) Reset() {
 	*x = AcceptOutputResponse{}
-	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[15]
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -941,7 +1005,7 @@ func (x *AcceptOutputResponse) String() string {
 func (*AcceptOutputResponse) ProtoMessage() {}
 
 func (x *AcceptOutputResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[15]
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -954,7 +1018,103 @@ func (x *AcceptOutputResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AcceptOutputResponse.ProtoReflect.Descriptor instead.
 func (*AcceptOutputResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{15}
+	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{16}
+}
+
+type PlaceOutputRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Placing       *Placing               `protobuf:"bytes,3,opt,name=placing,proto3" json:"placing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlaceOutputRequest) Reset() {
+	*x = PlaceOutputRequest{}
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlaceOutputRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlaceOutputRequest) ProtoMessage() {}
+
+func (x *PlaceOutputRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlaceOutputRequest.ProtoReflect.Descriptor instead.
+func (*PlaceOutputRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *PlaceOutputRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PlaceOutputRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PlaceOutputRequest) GetPlacing() *Placing {
+	if x != nil {
+		return x.Placing
+	}
+	return nil
+}
+
+type PlaceOutputResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PlaceOutputResponse) Reset() {
+	*x = PlaceOutputResponse{}
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PlaceOutputResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PlaceOutputResponse) ProtoMessage() {}
+
+func (x *PlaceOutputResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_run_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PlaceOutputResponse.ProtoReflect.Descriptor instead.
+func (*PlaceOutputResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_run_proto_rawDescGZIP(), []int{18}
 }
 
 var File_slipway_host_v1alpha1_run_proto protoreflect.FileDescriptor
@@ -1004,13 +1164,20 @@ const file_slipway_host_v1alpha1_run_proto_rawDesc = "" +
 	"\x03run\x18\x01 \x01(\v2\x1e.slipway.host.v1alpha1.RunInfoR\x03run\"\x11\n" +
 	"\x0fListRunsRequest\"F\n" +
 	"\x10ListRunsResponse\x122\n" +
-	"\x04runs\x18\x01 \x03(\v2\x1e.slipway.host.v1alpha1.RunInfoR\x04runs\"\xb0\x01\n" +
+	"\x04runs\x18\x01 \x03(\v2\x1e.slipway.host.v1alpha1.RunInfoR\x04runs\"\xd3\x02\n" +
 	"\aRunInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x125\n" +
 	"\bended_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x16\n" +
-	"\x06inputs\x18\x05 \x03(\tR\x06inputs\"7\n" +
+	"\x06inputs\x18\x05 \x03(\tR\x06inputs\x12E\n" +
+	"\aplacing\x18\x06 \x03(\v2+.slipway.host.v1alpha1.RunInfo.PlacingEntryR\aplacing\x1aZ\n" +
+	"\fPlacingEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
+	"\x05value\x18\x02 \x01(\v2\x1e.slipway.host.v1alpha1.PlacingR\x05value:\x028\x01\"?\n" +
+	"\aPlacing\x12\x16\n" +
+	"\x06target\x18\x01 \x01(\tR\x06target\x12\x1c\n" +
+	"\tdirectory\x18\x02 \x01(\tR\tdirectory\"7\n" +
 	"\x0fWatchRunRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05after\x18\x02 \x01(\x03R\x05after\" \n" +
@@ -1026,7 +1193,12 @@ const file_slipway_host_v1alpha1_run_proto_rawDesc = "" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x122\n" +
 	"\x05error\x18\x03 \x01(\v2\x1c.slipway.host.v1alpha1.ErrorR\x05error\"\x16\n" +
-	"\x14AcceptOutputResponse2\x9b\x05\n" +
+	"\x14AcceptOutputResponse\"r\n" +
+	"\x12PlaceOutputRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x128\n" +
+	"\aplacing\x18\x03 \x01(\v2\x1e.slipway.host.v1alpha1.PlacingR\aplacing\"\x15\n" +
+	"\x13PlaceOutputResponse2\x81\x06\n" +
 	"\n" +
 	"RunService\x12[\n" +
 	"\bStartRun\x12&.slipway.host.v1alpha1.StartRunRequest\x1a'.slipway.host.v1alpha1.StartRunResponse\x12Z\n" +
@@ -1035,7 +1207,8 @@ const file_slipway_host_v1alpha1_run_proto_rawDesc = "" +
 	"\bWatchRun\x12&.slipway.host.v1alpha1.WatchRunRequest\x1a\x1c.slipway.host.v1alpha1.Event0\x01\x12X\n" +
 	"\aWaitRun\x12%.slipway.host.v1alpha1.WaitRunRequest\x1a&.slipway.host.v1alpha1.WaitRunResponse\x12[\n" +
 	"\bAbortRun\x12&.slipway.host.v1alpha1.AbortRunRequest\x1a'.slipway.host.v1alpha1.AbortRunResponse\x12g\n" +
-	"\fAcceptOutput\x12*.slipway.host.v1alpha1.AcceptOutputRequest\x1a+.slipway.host.v1alpha1.AcceptOutputResponseB5Z3github.com/slipway-run/slipway/host/api/internal/pbb\x06proto3"
+	"\fAcceptOutput\x12*.slipway.host.v1alpha1.AcceptOutputRequest\x1a+.slipway.host.v1alpha1.AcceptOutputResponse\x12d\n" +
+	"\vPlaceOutput\x12).slipway.host.v1alpha1.PlaceOutputRequest\x1a*.slipway.host.v1alpha1.PlaceOutputResponseB5Z3github.com/slipway-run/slipway/host/api/internal/pbb\x06proto3"
 
 var (
 	file_slipway_host_v1alpha1_run_proto_rawDescOnce sync.Once
@@ -1049,7 +1222,7 @@ func file_slipway_host_v1alpha1_run_proto_rawDescGZIP() []byte {
 	return file_slipway_host_v1alpha1_run_proto_rawDescData
 }
 
-var file_slipway_host_v1alpha1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 19)
+var file_slipway_host_v1alpha1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_slipway_host_v1alpha1_run_proto_goTypes = []any{
 	(*StartRunRequest)(nil),       // 0: slipway.host.v1alpha1.StartRunRequest
 	(*JobFile)(nil),               // 1: slipway.host.v1alpha1.JobFile
@@ -1060,55 +1233,64 @@ var file_slipway_host_v1alpha1_run_proto_goTypes = []any{
 	(*ListRunsRequest)(nil),       // 6: slipway.host.v1alpha1.ListRunsRequest
 	(*ListRunsResponse)(nil),      // 7: slipway.host.v1alpha1.ListRunsResponse
 	(*RunInfo)(nil),               // 8: slipway.host.v1alpha1.RunInfo
-	(*WatchRunRequest)(nil),       // 9: slipway.host.v1alpha1.WatchRunRequest
-	(*WaitRunRequest)(nil),        // 10: slipway.host.v1alpha1.WaitRunRequest
-	(*WaitRunResponse)(nil),       // 11: slipway.host.v1alpha1.WaitRunResponse
-	(*AbortRunRequest)(nil),       // 12: slipway.host.v1alpha1.AbortRunRequest
-	(*AbortRunResponse)(nil),      // 13: slipway.host.v1alpha1.AbortRunResponse
-	(*AcceptOutputRequest)(nil),   // 14: slipway.host.v1alpha1.AcceptOutputRequest
-	(*AcceptOutputResponse)(nil),  // 15: slipway.host.v1alpha1.AcceptOutputResponse
-	nil,                           // 16: slipway.host.v1alpha1.StartRunRequest.InputsEntry
-	nil,                           // 17: slipway.host.v1alpha1.StartRunRequest.OutputsEntry
-	nil,                           // 18: slipway.host.v1alpha1.Command.EnvEntry
-	(*durationpb.Duration)(nil),   // 19: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 20: google.protobuf.Timestamp
-	(*RunResult)(nil),             // 21: slipway.host.v1alpha1.RunResult
-	(*Error)(nil),                 // 22: slipway.host.v1alpha1.Error
-	(*Event)(nil),                 // 23: slipway.host.v1alpha1.Event
+	(*Placing)(nil),               // 9: slipway.host.v1alpha1.Placing
+	(*WatchRunRequest)(nil),       // 10: slipway.host.v1alpha1.WatchRunRequest
+	(*WaitRunRequest)(nil),        // 11: slipway.host.v1alpha1.WaitRunRequest
+	(*WaitRunResponse)(nil),       // 12: slipway.host.v1alpha1.WaitRunResponse
+	(*AbortRunRequest)(nil),       // 13: slipway.host.v1alpha1.AbortRunRequest
+	(*AbortRunResponse)(nil),      // 14: slipway.host.v1alpha1.AbortRunResponse
+	(*AcceptOutputRequest)(nil),   // 15: slipway.host.v1alpha1.AcceptOutputRequest
+	(*AcceptOutputResponse)(nil),  // 16: slipway.host.v1alpha1.AcceptOutputResponse
+	(*PlaceOutputRequest)(nil),    // 17: slipway.host.v1alpha1.PlaceOutputRequest
+	(*PlaceOutputResponse)(nil),   // 18: slipway.host.v1alpha1.PlaceOutputResponse
+	nil,                           // 19: slipway.host.v1alpha1.StartRunRequest.InputsEntry
+	nil,                           // 20: slipway.host.v1alpha1.StartRunRequest.OutputsEntry
+	nil,                           // 21: slipway.host.v1alpha1.Command.EnvEntry
+	nil,                           // 22: slipway.host.v1alpha1.RunInfo.PlacingEntry
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
+	(*RunResult)(nil),             // 25: slipway.host.v1alpha1.RunResult
+	(*Error)(nil),                 // 26: slipway.host.v1alpha1.Error
+	(*Event)(nil),                 // 27: slipway.host.v1alpha1.Event
 }
 var file_slipway_host_v1alpha1_run_proto_depIdxs = []int32{
 	1,  // 0: slipway.host.v1alpha1.StartRunRequest.file:type_name -> slipway.host.v1alpha1.JobFile
 	2,  // 1: slipway.host.v1alpha1.StartRunRequest.command:type_name -> slipway.host.v1alpha1.Command
-	16, // 2: slipway.host.v1alpha1.StartRunRequest.inputs:type_name -> slipway.host.v1alpha1.StartRunRequest.InputsEntry
-	17, // 3: slipway.host.v1alpha1.StartRunRequest.outputs:type_name -> slipway.host.v1alpha1.StartRunRequest.OutputsEntry
-	19, // 4: slipway.host.v1alpha1.StartRunRequest.grace:type_name -> google.protobuf.Duration
-	18, // 5: slipway.host.v1alpha1.Command.env:type_name -> slipway.host.v1alpha1.Command.EnvEntry
-	19, // 6: slipway.host.v1alpha1.Command.timeout:type_name -> google.protobuf.Duration
+	19, // 2: slipway.host.v1alpha1.StartRunRequest.inputs:type_name -> slipway.host.v1alpha1.StartRunRequest.InputsEntry
+	20, // 3: slipway.host.v1alpha1.StartRunRequest.outputs:type_name -> slipway.host.v1alpha1.StartRunRequest.OutputsEntry
+	23, // 4: slipway.host.v1alpha1.StartRunRequest.grace:type_name -> google.protobuf.Duration
+	21, // 5: slipway.host.v1alpha1.Command.env:type_name -> slipway.host.v1alpha1.Command.EnvEntry
+	23, // 6: slipway.host.v1alpha1.Command.timeout:type_name -> google.protobuf.Duration
 	8,  // 7: slipway.host.v1alpha1.GetRunResponse.run:type_name -> slipway.host.v1alpha1.RunInfo
 	8,  // 8: slipway.host.v1alpha1.ListRunsResponse.runs:type_name -> slipway.host.v1alpha1.RunInfo
-	20, // 9: slipway.host.v1alpha1.RunInfo.since:type_name -> google.protobuf.Timestamp
-	20, // 10: slipway.host.v1alpha1.RunInfo.ended_at:type_name -> google.protobuf.Timestamp
-	21, // 11: slipway.host.v1alpha1.WaitRunResponse.result:type_name -> slipway.host.v1alpha1.RunResult
-	22, // 12: slipway.host.v1alpha1.AcceptOutputRequest.error:type_name -> slipway.host.v1alpha1.Error
-	0,  // 13: slipway.host.v1alpha1.RunService.StartRun:input_type -> slipway.host.v1alpha1.StartRunRequest
-	4,  // 14: slipway.host.v1alpha1.RunService.GetRun:input_type -> slipway.host.v1alpha1.GetRunRequest
-	6,  // 15: slipway.host.v1alpha1.RunService.ListRuns:input_type -> slipway.host.v1alpha1.ListRunsRequest
-	9,  // 16: slipway.host.v1alpha1.RunService.WatchRun:input_type -> slipway.host.v1alpha1.WatchRunRequest
-	10, // 17: slipway.host.v1alpha1.RunService.WaitRun:input_type -> slipway.host.v1alpha1.WaitRunRequest
-	12, // 18: slipway.host.v1alpha1.RunService.AbortRun:input_type -> slipway.host.v1alpha1.AbortRunRequest
-	14, // 19: slipway.host.v1alpha1.RunService.AcceptOutput:input_type -> slipway.host.v1alpha1.AcceptOutputRequest
-	3,  // 20: slipway.host.v1alpha1.RunService.StartRun:output_type -> slipway.host.v1alpha1.StartRunResponse
-	5,  // 21: slipway.host.v1alpha1.RunService.GetRun:output_type -> slipway.host.v1alpha1.GetRunResponse
-	7,  // 22: slipway.host.v1alpha1.RunService.ListRuns:output_type -> slipway.host.v1alpha1.ListRunsResponse
-	23, // 23: slipway.host.v1alpha1.RunService.WatchRun:output_type -> slipway.host.v1alpha1.Event
-	11, // 24: slipway.host.v1alpha1.RunService.WaitRun:output_type -> slipway.host.v1alpha1.WaitRunResponse
-	13, // 25: slipway.host.v1alpha1.RunService.AbortRun:output_type -> slipway.host.v1alpha1.AbortRunResponse
-	15, // 26: slipway.host.v1alpha1.RunService.AcceptOutput:output_type -> slipway.host.v1alpha1.AcceptOutputResponse
-	20, // [20:27] is the sub-list for method output_type
-	13, // [13:20] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	24, // 9: slipway.host.v1alpha1.RunInfo.since:type_name -> google.protobuf.Timestamp
+	24, // 10: slipway.host.v1alpha1.RunInfo.ended_at:type_name -> google.protobuf.Timestamp
+	22, // 11: slipway.host.v1alpha1.RunInfo.placing:type_name -> slipway.host.v1alpha1.RunInfo.PlacingEntry
+	25, // 12: slipway.host.v1alpha1.WaitRunResponse.result:type_name -> slipway.host.v1alpha1.RunResult
+	26, // 13: slipway.host.v1alpha1.AcceptOutputRequest.error:type_name -> slipway.host.v1alpha1.Error
+	9,  // 14: slipway.host.v1alpha1.PlaceOutputRequest.placing:type_name -> slipway.host.v1alpha1.Placing
+	9,  // 15: slipway.host.v1alpha1.RunInfo.PlacingEntry.value:type_name -> slipway.host.v1alpha1.Placing
+	0,  // 16: slipway.host.v1alpha1.RunService.StartRun:input_type -> slipway.host.v1alpha1.StartRunRequest
+	4,  // 17: slipway.host.v1alpha1.RunService.GetRun:input_type -> slipway.host.v1alpha1.GetRunRequest
+	6,  // 18: slipway.host.v1alpha1.RunService.ListRuns:input_type -> slipway.host.v1alpha1.ListRunsRequest
+	10, // 19: slipway.host.v1alpha1.RunService.WatchRun:input_type -> slipway.host.v1alpha1.WatchRunRequest
+	11, // 20: slipway.host.v1alpha1.RunService.WaitRun:input_type -> slipway.host.v1alpha1.WaitRunRequest
+	13, // 21: slipway.host.v1alpha1.RunService.AbortRun:input_type -> slipway.host.v1alpha1.AbortRunRequest
+	15, // 22: slipway.host.v1alpha1.RunService.AcceptOutput:input_type -> slipway.host.v1alpha1.AcceptOutputRequest
+	17, // 23: slipway.host.v1alpha1.RunService.PlaceOutput:input_type -> slipway.host.v1alpha1.PlaceOutputRequest
+	3,  // 24: slipway.host.v1alpha1.RunService.StartRun:output_type -> slipway.host.v1alpha1.StartRunResponse
+	5,  // 25: slipway.host.v1alpha1.RunService.GetRun:output_type -> slipway.host.v1alpha1.GetRunResponse
+	7,  // 26: slipway.host.v1alpha1.RunService.ListRuns:output_type -> slipway.host.v1alpha1.ListRunsResponse
+	27, // 27: slipway.host.v1alpha1.RunService.WatchRun:output_type -> slipway.host.v1alpha1.Event
+	12, // 28: slipway.host.v1alpha1.RunService.WaitRun:output_type -> slipway.host.v1alpha1.WaitRunResponse
+	14, // 29: slipway.host.v1alpha1.RunService.AbortRun:output_type -> slipway.host.v1alpha1.AbortRunResponse
+	16, // 30: slipway.host.v1alpha1.RunService.AcceptOutput:output_type -> slipway.host.v1alpha1.AcceptOutputResponse
+	18, // 31: slipway.host.v1alpha1.RunService.PlaceOutput:output_type -> slipway.host.v1alpha1.PlaceOutputResponse
+	24, // [24:32] is the sub-list for method output_type
+	16, // [16:24] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_run_proto_init() }
@@ -1127,7 +1309,7 @@ func file_slipway_host_v1alpha1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_host_v1alpha1_run_proto_rawDesc), len(file_slipway_host_v1alpha1_run_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   19,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
