@@ -12,7 +12,13 @@ import (
 // built is where slipway and slipway-memory lie side by side, as make builds them.
 var built string
 
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == lyingArg {
+		serveLies(os.Args[2])
+		return
+	}
+	os.Exit(testMain(m))
+}
 
 func testMain(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "slipway-built-")
