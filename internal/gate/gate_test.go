@@ -30,6 +30,8 @@ func TestVerdicts(t *testing.T) {
 		"fatal":          {code: `func TestA(t *testing.T) { ` + strings.ReplaceAll(once, "%s", `var m sync.Mutex; m.Unlock()`) + ` }`, prints: []string{"fatal error: ", "The last lines that it printed"}, never: "repeating"},
 		"hangs":          {code: `func TestA(t *testing.T) { t.Run("b", func(t *testing.T) { t.Log("where it hangs"); select {} }) }`, prints: []string{"where it hangs", "FAILED m.TestA/b"}, never: "repeating"},
 		"leaks":          {code: `func TestA(t *testing.T) {}` + "\n" + `func TestMain(m *testing.M) { m.Run(); ` + strings.ReplaceAll(once, "%s", `os.Exit(1)`) + ` }`, prints: []string{"m failed outside of its tests"}, never: "repeating"},
+		"test leaks":     {code: `func TestA(t *testing.T) { ` + strings.ReplaceAll(once, "%s", `t.Errorf("leak: %v", "a goroutine")`) + ` }`, prints: []string{"FAILED m.TestA: a_test.go:", "leak: a goroutine"}, never: "repeating"},
+		"child races":    {code: `func TestA(t *testing.T) { ` + strings.ReplaceAll(once, "%s", `t.Errorf("it printed:\nWARNING: DATA RACE")`) + ` }`, prints: []string{"FAILED m.TestA: WARNING: DATA RACE"}, never: "repeating"},
 		"dies":           {code: `func TestA(t *testing.T) { ` + strings.ReplaceAll(once, "%s", `os.Exit(1)`) + ` }` + "\n" + `func TestB(t *testing.T) { t.Fatal("always") }`, prints: []string{"m ended in the middle of TestA"}, never: "repeating"},
 		"does not build": {code: `func TestA(t *testing.T) { undefined() }`, prints: []string{"undefined: undefined"}, never: "repeating"},
 		"tiers":          {code: `func TestA(t *testing.T) { t.Skip("soak: rare") }`, lands: true, prints: []string{"skipped    1: soak", "1 skipped"}},

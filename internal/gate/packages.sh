@@ -45,6 +45,6 @@ if [ -n "$packages" ]; then
 		{ $as apt-get update -q && $as apt-get install -y -q --no-install-recommends $packages; } || true
 	fi
 	packages=$(missing | tr '\n' ' ')
-	[ -z "$packages" ] || lack "${packages% }: tests that need them are left out (apt-get install $packages)"
+	[ -z "$packages" ] || lack "${packages% }: tests that need them are left out (apt-get install ${packages% })"
 fi
 [ "$lacking" = 0 ] || [ "${CI:-}" != true ]

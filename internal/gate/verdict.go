@@ -33,13 +33,18 @@ func (g *gate) defects() (said []string) {
 			said = append(said, tc.Package+" failed outside of its tests")
 		}
 		for _, line := range g.tests.OutputLines(tc) {
-			if strings.HasPrefix(line, "fatal error: ") {
-				said = append(said, tc.Package+": "+strings.TrimSpace(line))
+			if grave.MatchString(line) {
+				said = append(said, fmt.Sprintf("%s.%s: %s", tc.Package, tc.Test, strings.TrimSpace(line)))
+				break
 			}
 		}
 	}
 	return said
 }
+
+// grave is what a failed test may print and not be repeated: the Go runtime's end, a leak as testkit tells it, and a data race in a
+// program that the test ran, whose output it logged.
+var grave = regexp.MustCompile(`^fatal error: .*|^\s+\S+\.go:\d+: leak: .*|.*WARNING: DATA RACE`)
 
 // skips counts the skipped tests by reason, and returns those that may not be.
 func (g *gate) skips() (defects []string) {
