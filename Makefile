@@ -12,6 +12,10 @@ SERVERS     := ./sdk/shim/internal/onnomad ./plugins/nomad/... ./plugins/garden/
 LONG        := ./sdk/shim/internal/onrunc ./cmd/host ./host ./conformance/mutant ./examples/...
 ATONCE      := $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
 
+# The race detector looks at SQLite, too, but leaves out its check of pointer arithmetic there: it took a fifth of what package host
+# needs, for C that was translated by a program. The packages are vetted by check.
+RACE        := -race -vet=off -gcflags=modernc.org/...=-d=checkptr=0
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -64,9 +68,9 @@ tools:
 .PHONY: test
 test: ## the gate: check, then all tests as far as they say at once whether a change is good
 	@$(MAKE) --no-print-directory -j2 packages check
-	@all=$$($(GO) list ./...) && last=$$($(GO) list $(SERVERS) $(LONG)) && $(BIN)/gate -meanwhile '$(MAKE) servers' -- \
-		"-race -short -timeout=15m -p=$(ATONCE) $(TESTFLAGS) $(LONG) $$(echo "$$all" | grep -vxF "$$last" | tr '\n' ' ')" \
-		"-short -timeout=15m -p=1 $(TESTFLAGS) $(SERVERS)"
+	@all=$$($(GO) list ./...) && last=$$($(GO) list $(SERVERS) $(LONG)) && $(BIN)/gate -strict -meanwhile '$(MAKE) servers' -- \
+		"$(RACE) -short -timeout=25m -p=$(ATONCE) $(TESTFLAGS) $(LONG) $$(echo "$$all" | grep -vxF "$$last" | tr '\n' ' ')" \
+		"-short -vet=off -timeout=25m -p=1 $(TESTFLAGS) $(SERVERS)"
 
 # One package, or all of them.
 SOAK  ?= ./...

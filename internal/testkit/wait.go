@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ScaleEnv is the environment variable that [Scale] multiplies by; the gate sets it.
+// ScaleEnv is the environment variable that [Scale] multiplies by: to be set on a machine so slow that a test's short timers run out by themselves.
 const ScaleEnv = "SLIPWAY_TIME_SCALE"
 
 // reserve is what a test that was waiting in vain has left to say so, to dump goroutines and to clean up.

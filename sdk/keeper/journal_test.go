@@ -36,6 +36,7 @@ func TestJournal(t *testing.T) {
 		"blocks the writer until acknowledged":   testBlocksTheWriterUntilAcknowledged,
 		"without acknowledgement stays whole":    testWithoutAcknowledgementStaysWhole,
 		"shrinks to a tombstone":                 testShrinksToATombstone,
+		"ends once and for ever":                 testEndsOnceAndForEver,
 		"newest follower wins":                   testNewestFollowerWins,
 		"returns the callers errors":             testReturnsTheCallersErrors,
 		"ends followers when abandoned":          testEndsFollowersWhenAbandoned,
@@ -108,6 +109,26 @@ func testWithoutAcknowledgementStaysWhole(t *testing.T, journal maker) {
 		if err := j.Follow(t.Context(), 0, f); err != nil || c.out[sdk.Stdout].String() != "hello" || c.exit.Code != 3 {
 			t.Fatalf("%v, %q, %v", err, c.out[sdk.Stdout].String(), c.exit)
 		}
+	}
+}
+
+func testEndsOnceAndForEver(t *testing.T, journal maker) {
+	exited, abandoned := journal(t, sdk.ProcessSpec{}), journal(t, sdk.ProcessSpec{})
+	exited.Exit(sdk.Exit{Code: 3})
+	abandoned.Abandon()
+	for _, j := range []*Journal{exited, abandoned} { // whatever comes later
+		j.Exit(sdk.Exit{})
+		j.Abandon()
+	}
+	if state, exit := exited.Status(); state != sdk.ProcessExited || exit == nil || exit.Code != 3 {
+		t.Errorf("exited with 3, and then %v with %v", state, exit)
+	}
+	if state, exit := abandoned.Status(); state != sdk.ProcessAbandoned || exit != nil {
+		t.Errorf("abandoned, and then %v with %v", state, exit)
+	}
+	var c collector
+	if err := exited.Follow(t.Context(), 0, c.follow()); err != nil || c.exit == nil || c.exit.Code != 3 {
+		t.Errorf("followed after all that: %v, exit %v", err, c.exit)
 	}
 }
 
