@@ -4,7 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // poison fills what was given back, so that whoever still reads it sees wrong bytes.
@@ -55,7 +56,7 @@ func (c *checkedPool) Put(p *[]byte) {
 
 // await waits until everything is back: the transport frees after it has written.
 func (c *checkedPool) await() error {
-	late := time.After(2 * time.Minute)
+	late := testkit.Context(c.t).Done()
 	for {
 		c.mu.Lock()
 		left, change := len(c.out), c.change
