@@ -99,8 +99,7 @@ type box struct {
 func newBox(t testing.TB, m setting) *box {
 	t.Helper()
 	b := newContainer(t, m)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	up := b.Ready
 	if m.initMode {
 		up = b.Start
@@ -140,8 +139,8 @@ func newContainer(t testing.TB, m setting) *box {
 	if m.spec != nil {
 		m.spec(&spec)
 	}
-	m.options.HelloTimeout = cmp.Or(m.options.HelloTimeout, patience)
-	m.options.CallTimeout = cmp.Or(m.options.CallTimeout, patience)
+	m.options.HelloTimeout = cmp.Or(m.options.HelloTimeout, testkit.Bound(t))
+	m.options.CallTimeout = cmp.Or(m.options.CallTimeout, testkit.Bound(t))
 	b.Driver = shim.New(b.exec, m.options)
 	t.Cleanup(b.remove)
 	b.check(b.engine.Create(t.Context(), spec))
@@ -208,7 +207,7 @@ func (b *box) cut() {
 }
 
 func (b *box) remove() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.t.Context()), testkit.Bound(b.t))
 	defer cancel()
 	if b.t.Failed() {
 		if out, err := b.engine.Output(string(b.id), 4<<10); err == nil {
