@@ -35,7 +35,7 @@ func (l load) String() string {
 
 // TestCrashLeavesNothing compares the supervisor before and after many processes and relays.
 func TestCrashLeavesNothing(t *testing.T) {
-	processes, relays := testkit.Times(40, 120), testkit.Times(15, 40)
+	processes, relays := testkit.Times(20, 120), testkit.Times(8, 40)
 	for name, m := range map[string]setting{"process 1": {}, "first exec": {initMode: true}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t, m)
