@@ -178,7 +178,7 @@ func TestSelf(t *testing.T) {
 	if only := os.Getenv("MUTANTS"); only != "" { // for whoever works on one
 		opts.Only = strings.Split(only, ",")
 	}
-	matrix, err := Run(t.Context(), opts, func(v Verdict) {
+	matrix, err := Run(testkit.Context(t), opts, func(v Verdict) {
 		for _, k := range v.Kills {
 			t.Logf("%s: %s: %s", v.Mutant, k.Case, k.What)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory/internal/wasi/wasitest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -72,18 +73,20 @@ func TestPrograms(t *testing.T) {
 		t.Run(name+" signals", func(t *testing.T) {
 			for signal, code := range map[sdk.Signal]int{sdk.TERM: 143, sdk.INT: 130, sdk.KILL: 137, sdk.USR1: 138} {
 				for _, what := range []string{"spin", "sleep", "flood"} { // the last one waits for its follower
-					if testing.Short() && signal != sdk.TERM && what != "sleep" { // the soak has each with each
-						continue
-					}
-					s := spec(what)
-					s.Spill = 64 << 10
-					must(t, w.StartProcess(t.Context(), "c", s))
-					awaitOutput(t, w, s.ID)
-					must(t, w.SignalProcess(t.Context(), "c", s.ID, sdk.CONT)) // means nothing
-					must(t, w.SignalProcess(t.Context(), "c", s.ID, signal))
-					if got := follow(t, w, "c", s.ID, sdk.Follow{}); got.exit.Code != code || got.exit.Signal != signal || got.exit.Reason != sdk.ExitSignalled {
-						t.Errorf("%s by %s: %+v", what, signal, got.exit)
-					}
+					t.Run(what+" by "+string(signal), func(t *testing.T) {
+						if signal != sdk.TERM && what != "sleep" {
+							testkit.Soak(t, "each program by each signal")
+						}
+						s := spec(what)
+						s.Spill = 64 << 10
+						must(t, w.StartProcess(t.Context(), "c", s))
+						awaitOutput(t, w, s.ID)
+						must(t, w.SignalProcess(t.Context(), "c", s.ID, sdk.CONT)) // means nothing
+						must(t, w.SignalProcess(t.Context(), "c", s.ID, signal))
+						if got := follow(t, w, "c", s.ID, sdk.Follow{}); got.exit.Code != code || got.exit.Signal != signal || got.exit.Reason != sdk.ExitSignalled {
+							t.Errorf("got %+v", got.exit)
+						}
+					})
 				}
 			}
 		})

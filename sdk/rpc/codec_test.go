@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/internal/pb"
 )
@@ -187,7 +188,7 @@ func checkedPair(t *testing.T, rt sdk.Runtime) (w sdk.Worker, end func(inOrder b
 }
 
 func TestBuffersAreFreedOnce(t *testing.T) {
-	want := noise(9<<20 + 12345)
+	want := noise(testkit.Times(2, 9)<<20 + 12345) // many chunks, and a part of one
 	w, end := checkedPair(t, echoes{&echo{take: io.ReadAll}})
 	for name, r := range map[string]func() io.Reader{
 		"in large pieces": func() io.Reader { return bytes.NewReader(want) },

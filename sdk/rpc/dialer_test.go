@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/rpc"
 	"github.com/slipway-run/slipway/sdk/rpc/internal/testruntime"
@@ -84,16 +85,12 @@ func TestDialer(t *testing.T) {
 // untilHealthy waits until calls work: some fail until gRPC has noticed a loss, and until it tries again.
 func untilHealthy(t *testing.T, c *rpc.Client) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	for {
+	ctx := testkit.Context(t)
+	testkit.Until(t, "calls work", func() bool {
 		err := c.Health(ctx)
-		if err == nil {
-			return
-		}
-		if !errors.Is(err, sdk.Unavailable) {
+		if err != nil && !errors.Is(err, sdk.Unavailable) {
 			t.Fatal(err)
 		}
-		time.Sleep(10 * time.Millisecond) // nothing tells when gRPC is ready to try again
-	}
+		return err == nil
+	})
 }

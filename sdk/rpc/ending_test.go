@@ -14,8 +14,8 @@ import (
 	"github.com/slipway-run/slipway/sdk/rpc/internal/testruntime"
 )
 
-// within waits for the channel until shortly before the end of the test binary: what has not come by then hangs.
-func within[T any](t *testing.T, what string, c <-chan T) T {
+// receive waits for the channel until shortly before the end of the test binary: what has not come by then hangs.
+func receive[T any](t *testing.T, what string, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:
@@ -36,12 +36,12 @@ func TestCancelReachesBothEnds(t *testing.T) {
 			_, _, _, err := m.call(ctx, r, rt, w)
 			ended <- err
 		}()
-		within(t, "the call coming in", r.answer.entered)
+		receive(t, "the call coming in", r.answer.entered)
 		cancel()
-		if err := within(t, "the caller's end", ended); err != context.Canceled {
+		if err := receive(t, "the caller's end", ended); err != context.Canceled {
 			t.Errorf("got %v", err)
 		}
-		within(t, "the plugin's end", r.answer.left)
+		receive(t, "the plugin's end", r.answer.left)
 	})
 }
 
@@ -109,9 +109,9 @@ func TestEveryCallEndsWhenThePluginIsGone(t *testing.T) {
 			_, _, _, err := m.call(t.Context(), r, c.Runtime(), w)
 			ended <- err
 		}()
-		within(t, "the call coming in", r.answer.entered)
+		receive(t, "the call coming in", r.answer.entered)
 		close(gone)
-		if err := within(t, "the call", ended); !isGone(err) {
+		if err := receive(t, "the call", ended); !isGone(err) {
 			t.Errorf("got %v", err)
 		}
 		if _, err := w.Status(t.Context()); !isGone(err) {
@@ -150,12 +150,12 @@ func TestServerEndsInOrder(t *testing.T) {
 	go func() {
 		ended <- c.Runtime().Workers(t.Context(), func(e sdk.WorkerEvent) error { events <- e; return nil })
 	}()
-	within(t, "the snapshot", events)
+	receive(t, "the snapshot", events)
 	s.stop()
-	if err := within(t, "Workers", ended); !isGone(err) {
+	if err := receive(t, "Workers", ended); !isGone(err) {
 		t.Errorf("Workers got %v", err)
 	}
-	if err := within(t, "the server", s.ended); err != nil {
+	if err := receive(t, "the server", s.ended); err != nil {
 		t.Error(err)
 	}
 	if err := c.Health(t.Context()); !isGone(err) {
@@ -216,7 +216,7 @@ func TestStalledStreamsHoldUpNothing(t *testing.T) {
 		go func() { ended <- w.StreamOut(t.Context(), "v", sdk.StreamOut{}, g) }()
 	}
 	for range streams {
-		within(t, "the first chunk", g.entered)
+		receive(t, "the first chunk", g.entered)
 	}
 	if _, err := w.Status(t.Context()); err != nil { // while all four are blocked
 		t.Error(err)
@@ -248,9 +248,9 @@ func TestStreamInReturnsWithABlockedReader(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.StreamIn(ctx, "v", sdk.StreamIn{}, pr) }()
-	within(t, "the call", r.answer.entered)
+	receive(t, "the call", r.answer.entered)
 	cancel()
-	if err := within(t, "the end", ended); err != context.Canceled {
+	if err := receive(t, "the end", ended); err != context.Canceled {
 		t.Errorf("got %v", err)
 	}
 	_ = pw.Close()
@@ -276,7 +276,7 @@ func TestSmallWritesArriveAtOnce(t *testing.T) {
 		ended <- w.StreamOut(t.Context(), "v", sdk.StreamOut{}, writerFunc(func(p []byte) { got <- string(p) }))
 	}()
 	for range 3 {
-		if s := within(t, "a drop", got); s != "drop" {
+		if s := receive(t, "a drop", got); s != "drop" {
 			t.Errorf("got %q", s)
 		}
 		r.next <- struct{}{}

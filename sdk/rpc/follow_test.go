@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/internal/pb"
 	"github.com/slipway-run/slipway/sdk/rpc/internal/testruntime"
@@ -99,7 +100,7 @@ func TestStdinErrorEndsTheCallAndClosesNothing(t *testing.T) {
 	if err != errOwn {
 		t.Errorf("caller got %v", err)
 	}
-	if err := within(t, "the plugin's read", seen); err == nil {
+	if err := receive(t, "the plugin's read", seen); err == nil {
 		t.Error("the plugin took the failure for the end of stdin")
 	}
 }
@@ -121,7 +122,7 @@ func TestHalfClosedCallIsNotTheEndOfStdin(t *testing.T) {
 	if err := stream.CloseSend(); err != nil {
 		t.Fatal(err)
 	}
-	if err := within(t, "the plugin's read", seen); err == nil {
+	if err := receive(t, "the plugin's read", seen); err == nil {
 		t.Error("the plugin took a half-closed call for the end of stdin")
 	}
 }
@@ -188,12 +189,12 @@ func TestAcknowledgements(t *testing.T) {
 		go func() {
 			ended <- w.FollowProcess(t.Context(), "c", "p", 0, sdk.Follow{Acks: acks, Exit: func(sdk.Exit) error { close(exited); return nil }})
 		}()
-		within(t, "the exit", exited)
+		receive(t, "the exit", exited)
 		for _, p := range []sdk.Position{10, 5, 31, 20} { // 5 is smaller, 31 was never delivered
 			acks <- p
 		}
 		for last := sdk.Position(0); last != 20; {
-			p := within(t, "an acknowledgement", acked)
+			p := receive(t, "an acknowledgement", acked)
 			if p <= last || p != 10 && p != 20 {
 				t.Fatalf("the plugin got %d after %d", p, last)
 			}
@@ -205,7 +206,7 @@ func TestAcknowledgements(t *testing.T) {
 		default:
 		}
 		acks <- 30
-		if err := within(t, "the end", ended); err != nil {
+		if err := receive(t, "the end", ended); err != nil {
 			t.Error(err)
 		}
 		<-acked
@@ -218,7 +219,7 @@ func TestAcknowledgements(t *testing.T) {
 }
 
 func TestSlowOutputHoldsUpTheJournalOnly(t *testing.T) {
-	const records = 256 // of 256 KiB: far beyond any window
+	records := testkit.Times(64, 256) // of 256 KiB: far beyond any window
 	acked, sent := make(chan sdk.Position, 1), make(chan error, 1)
 	w := script(t, func(ctx context.Context, f sdk.Follow) error {
 		if err := f.Opened(sdk.Opened{}); err != nil {
@@ -264,22 +265,22 @@ func TestSlowOutputHoldsUpTheJournalOnly(t *testing.T) {
 			},
 		})
 	}()
-	within(t, "the first record", blocked)
+	receive(t, "the first record", blocked)
 	acks <- 1
-	if p := within(t, "the acknowledgement", acked); p != 1 {
+	if p := receive(t, "the acknowledgement", acked); p != 1 {
 		t.Errorf("got %d", p)
 	}
 	if _, err := w.Status(t.Context()); err != nil {
 		t.Error(err)
 	}
 	if len(sent) != 0 {
-		t.Error("64 MiB were sent to a follower that takes nothing")
+		t.Error("all was sent to a follower that takes nothing")
 	}
 	close(open)
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if end != records*sdk.MaxRecordBytes {
+	if end != sdk.Position(records*sdk.MaxRecordBytes) {
 		t.Errorf("delivered up to %d", end)
 	}
 }
@@ -353,7 +354,7 @@ func TestPluginThatCallsBackTooLate(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(called)
-	if err := within(t, "the late callback", late); err == nil {
+	if err := receive(t, "the late callback", late); err == nil {
 		t.Error("a callback after the end of the call succeeded")
 	}
 }
@@ -372,19 +373,19 @@ func TestFollowersOfOneProcess(t *testing.T) {
 		go func() {
 			ended <- w.FollowProcess(ctx, "c", "p", 0, sdk.Follow{Opened: func(sdk.Opened) error { close(opened); return nil }})
 		}()
-		within(t, "a follower opening", opened)
+		receive(t, "a follower opening", opened)
 		return ended
 	}
 	first := follow(ctx)
 	second := follow(ctx)
-	if err := within(t, "the older follower", first); !errors.Is(err, sdk.FailedPrecondition) || !errors.Is(err, sdk.ReasonSuperseded) {
+	if err := receive(t, "the older follower", first); !errors.Is(err, sdk.FailedPrecondition) || !errors.Is(err, sdk.ReasonSuperseded) {
 		t.Errorf("the older follower got %v", err)
 	}
 	cancelled, cancel := context.WithCancel(ctx)
 	third := follow(cancelled)
 	<-second
 	cancel()
-	if err := within(t, "the cancelled follower", third); err != context.Canceled {
+	if err := receive(t, "the cancelled follower", third); err != context.Canceled {
 		t.Errorf("the cancelled follower got %v", err)
 	}
 	processes, err := w.ListProcesses(ctx, "c")
@@ -395,7 +396,7 @@ func TestFollowersOfOneProcess(t *testing.T) {
 	if err := w.DestroyContainer(ctx, "c"); err != nil {
 		t.Fatal(err)
 	}
-	if err := within(t, "the follower of a destroyed container", fourth); !sdk.IsNotFound(err, sdk.KindContainer) {
+	if err := receive(t, "the follower of a destroyed container", fourth); !sdk.IsNotFound(err, sdk.KindContainer) {
 		t.Errorf("got %v", err)
 	}
 }

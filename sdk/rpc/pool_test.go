@@ -1,19 +1,19 @@
 package rpc
 
 import (
+	"bytes"
 	"fmt"
 	"sync"
 	"testing"
-	"time"
-)
 
-// poison fills what was given back, so that whoever still reads it sees wrong bytes.
-const poison = 0xdb
+	"github.com/slipway-run/slipway/internal/testkit"
+)
 
 // checkedPool is the real pool, but that it knows what is out, and fails a test whose buffers come back twice.
 type checkedPool struct {
-	t    testing.TB
-	pool buffers
+	t      testing.TB
+	pool   buffers
+	poison []byte // fills what was given back, so that whoever still reads it sees wrong bytes
 
 	mu     sync.Mutex
 	change chan struct{}
@@ -21,7 +21,7 @@ type checkedPool struct {
 }
 
 func newCheckedPool(t testing.TB) *checkedPool {
-	return &checkedPool{t: t, out: make(map[*byte]int), change: make(chan struct{})}
+	return &checkedPool{t: t, poison: bytes.Repeat([]byte{0xdb}, chunkSize), out: make(map[*byte]int), change: make(chan struct{})}
 }
 
 func firstOf(p *[]byte) *byte { return &(*p)[:cap(*p)][0] }
@@ -46,16 +46,15 @@ func (c *checkedPool) Put(p *[]byte) {
 	close(c.change)
 	c.change = make(chan struct{})
 	c.mu.Unlock()
-	all := (*p)[:cap(*p)]
-	for i := range all {
-		all[i] = poison
+	for all := (*p)[:cap(*p)]; len(all) > 0; { // a byte at a time is slow under the race detector
+		all = all[copy(all, c.poison):]
 	}
 	c.pool.Put(p)
 }
 
 // await waits until everything is back: the transport frees after it has written.
 func (c *checkedPool) await() error {
-	late := time.After(2 * time.Minute)
+	late := testkit.Context(c.t).Done()
 	for {
 		c.mu.Lock()
 		left, change := len(c.out), c.change

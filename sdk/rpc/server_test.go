@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/connectivity"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -129,8 +130,7 @@ func TestClientFindsARestartedServer(t *testing.T) {
 		t.Errorf("without a server: %v", err)
 	}
 	defer serve()()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	control := c.conns[0]
 	control.Connect()
 	for s := control.GetState(); s != connectivity.Ready; s = control.GetState() {

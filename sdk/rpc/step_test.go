@@ -28,13 +28,13 @@ func TestStepEndToEnd(t *testing.T) {
 		}
 	}
 	must(w.CreateVolume(ctx, sdk.VolumeSpec{ID: "v", Token: "t"}))
-	archive := bytes.Repeat([]byte("0123456789abcdef"), 4<<20)
+	archive := bytes.Repeat([]byte("0123456789abcdef"), testkit.Times(1<<20, 4<<20))
 	must(w.StreamIn(ctx, "v", sdk.StreamIn{Path: "a"}, bytes.NewReader(archive)))
 	must(w.SealVolume(ctx, "v"))
 	var back bytes.Buffer
 	must(w.StreamOut(ctx, "v", sdk.StreamOut{Path: "a"}, &back))
 	if !bytes.Equal(back.Bytes(), archive) {
-		t.Error("64 MiB came back changed")
+		t.Errorf("%d bytes came back changed", len(archive))
 	}
 	must(w.CreateContainer(ctx, sdk.ContainerSpec{ID: "c", Token: "t"}, nil))
 	must(w.StartProcess(ctx, "c", sdk.ProcessSpec{ID: "p", Token: "t", Path: "cat", Stdin: true}))

@@ -12,9 +12,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
 )
@@ -217,20 +219,12 @@ func TestIdle(t *testing.T) {
 	d := w.driver(t, Options{IdleTimeout: 30 * time.Millisecond})
 	for range 3 {
 		start(t, d, "p", "true")
-		for deadline := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) { // nobody tells when an exec has ended
-			w.mu.Lock()
-			lines := len(w.lines)
-			w.mu.Unlock()
+		testkit.Until(t, "the relay is closed", func() bool {
 			d.mu.Lock()
 			kept := len(d.open)
 			d.mu.Unlock()
-			if lines == 0 && kept == 0 {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatal("the relay stays open")
-			}
-		}
+			return kept == 0 && w.relays() == 0
+		})
 	}
 	if w.count() != 3 {
 		t.Errorf("%d execs", w.count())
@@ -300,11 +294,12 @@ func TestForgetAndClose(t *testing.T) {
 			w := newWorld(t)
 			d := w.driver(t, Options{})
 			start(t, d, "s", "sleep")
+			ctx := testkit.Context(t)
 			var wg, opened sync.WaitGroup
 			opened.Add(16)
 			for range 16 {
 				wg.Go(func() {
-					err := d.FollowProcess(t.Context(), box, "s", 0, sdk.Follow{Opened: func(sdk.Opened) error { opened.Done(); return nil }})
+					err := d.FollowProcess(ctx, box, "s", 0, sdk.Follow{Opened: func(sdk.Opened) error { opened.Done(); return nil }})
 					if !end.check(err) && !errors.Is(err, sdk.ReasonSuperseded) {
 						t.Error(err)
 					}
@@ -313,12 +308,13 @@ func TestForgetAndClose(t *testing.T) {
 			r, closeReader := io.Pipe()
 			defer closeReader.Close()
 			wg.Go(func() {
-				if err := d.StreamIn(t.Context(), box, t.TempDir(), "", r); !end.check(err) {
+				if err := d.StreamIn(ctx, box, t.TempDir(), "", r); !end.check(err) {
 					t.Error(err)
 				}
 			})
 			opened.Wait()
-			within(t, func() { end.do(d); wg.Wait() })
+			end.do(d)
+			wg.Wait()
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			if len(d.open) != 0 {
@@ -396,9 +392,7 @@ func TestReadyWaits(t *testing.T) {
 	d := w.driver(t, Options{})
 	done := make(chan error)
 	go func() { _, err := d.Ready(t.Context(), box); done <- err }()
-	for w.count() < 3 {
-		time.Sleep(time.Millisecond) // nothing else tells how often it looked
-	}
+	testkit.Until(t, "it has looked often", func() bool { return w.count() >= 3 })
 	w.mu.Lock()
 	w.hello.State = wire.StateReady
 	w.mu.Unlock()
@@ -412,15 +406,16 @@ func TestReadyWaits(t *testing.T) {
 
 	w.hello.State = wire.StateNone
 	short := w.driver(t, Options{CallTimeout: 200 * time.Millisecond})
-	for { // unless the machine is so busy that it has not looked at all in that time
+	testkit.Until(t, "it says what it saw", func() bool { // it says otherwise where it has not looked at all in that time
 		_, err := short.Ready(t.Context(), box)
 		if errors.Is(err, sdk.ReasonCreating) {
-			break
+			return true
 		}
 		if !errors.Is(err, sdk.Unavailable) {
 			t.Fatal(err)
 		}
-	}
+		return false
+	})
 }
 
 // Cancelling one call is prompt and disturbs no other.
@@ -436,13 +431,11 @@ func TestCancel(t *testing.T) {
 	done := make(chan error)
 	go func() { done <- d.FollowProcess(t.Context(), box, "e", 0, f) }()
 	for range 50 {
-		ctx, cancel := context.WithCancel(t.Context())
-		within(t, func() {
-			err := d.FollowProcess(ctx, box, "s", 0, sdk.Follow{Opened: func(sdk.Opened) error { cancel(); return nil }})
-			if err != context.Canceled {
-				t.Error(err)
-			}
-		})
+		ctx, cancel := context.WithCancel(testkit.Context(t))
+		err := d.FollowProcess(ctx, box, "s", 0, sdk.Follow{Opened: func(sdk.Opened) error { cancel(); return nil }})
+		if err != context.Canceled {
+			t.Error(err)
+		}
 	}
 	mine := errors.New("mine")
 	if err := d.FollowProcess(t.Context(), box, "s", 0, sdk.Follow{Opened: func(sdk.Opened) error { return mine }}); err != mine {
@@ -460,18 +453,23 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// lines are what is logged.
-type lines chan string
+// complaint is a log that is awaited to say something.
+type complaint struct {
+	what string
+	came atomic.Bool
+}
 
-func (l lines) Write(p []byte) (int, error) {
-	l <- string(p)
+func (c *complaint) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte(c.what)) {
+		c.came.Store(true)
+	}
 	return len(p), nil
 }
 
 // An Exec that does not heed its context holds up nobody but Close, and that not for ever.
 func TestStuckExec(t *testing.T) {
 	release := make(chan struct{})
-	logged := make(lines, 16)
+	logged := &complaint{what: "exec does not return"}
 	d := New(func(_ context.Context, _ sdk.ContainerID, _ []string, _ io.Reader, _, stderr io.Writer) error {
 		fmt.Fprint(stderr, strings.Repeat("x", 10_000), "\x1b[31mcannot")
 		<-release
@@ -479,25 +477,17 @@ func TestStuckExec(t *testing.T) {
 	}, Options{HelloTimeout: 10 * time.Millisecond, Log: slog.New(slog.NewTextHandler(logged, nil))})
 	d.execGrace, d.closeGrace = 20*time.Millisecond, 20*time.Millisecond
 	var err error
-	for range 1000 { // until it has complained before the time for its first words is over
-		if _, err = d.ListProcesses(t.Context(), box); err == nil || strings.Contains(err.Error(), "cannot") {
-			break
-		}
-	}
+	testkit.Until(t, "it complains before the time for its first words is over", func() bool {
+		_, err = d.ListProcesses(t.Context(), box)
+		return err == nil || strings.Contains(err.Error(), "cannot")
+	})
 	if !errors.Is(err, sdk.Unavailable) || !strings.Contains(err.Error(), "cannot") || strings.Contains(err.Error(), "\x1b") || len(err.Error()) > 5000 {
 		t.Error(err)
 	}
-	within(t, func() { err = d.Close() })
-	if !errors.Is(err, sdk.Internal) {
+	if err := d.Close(); !errors.Is(err, sdk.Internal) {
 		t.Error(err)
 	}
-	within(t, func() {
-		for line := range logged {
-			if strings.Contains(line, "exec does not return") {
-				return
-			}
-		}
-	})
+	testkit.Until(t, "the log tells of it", logged.came.Load)
 	close(release)
 	d.own.Wait()
 	if _, err := d.ListProcesses(t.Context(), box); !errors.Is(err, sdk.Unavailable) {

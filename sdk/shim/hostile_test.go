@@ -16,6 +16,7 @@ import (
 
 	"github.com/hashicorp/yamux"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
 )
@@ -93,16 +94,10 @@ func every(ctx context.Context, d *Driver) map[string]error {
 
 const shortly = 200 * time.Millisecond
 
-// hostile makes a driver that waits for a container as long as given: shortly for one that is silent; else patiently, so that what the
-// container says is what ends a call, however busy the machine is.
-func hostile(t testing.TB, limit time.Duration, exec Exec) *Driver {
-	d := New(exec, Options{HelloTimeout: limit, CallTimeout: limit})
-	d.keepAlive = limit
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+// impatient makes a driver that waits shortly for a container, which is silent. Where the container must be heard it is a patient one.
+func impatient(t testing.TB, exec Exec) *Driver {
+	d := patient(t, exec, Options{HelloTimeout: shortly, CallTimeout: shortly})
+	d.keepAlive = shortly
 	return d
 }
 
@@ -165,19 +160,16 @@ func TestHostileHello(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			limit := patience
+			d := patient(t, c.exec, Options{})
 			if strings.Contains(c.name, "silence") || c.name == "neither reading nor writing" {
-				limit = shortly
+				d = impatient(t, c.exec)
 			}
-			d := hostile(t, limit, c.exec)
-			within(t, func() {
-				for name, err := range every(t.Context(), d) {
-					check(t, name, err)
-					if archive := name == "in" || name == "out"; err == nil || !archive && !errors.Is(err, c.want) {
-						t.Errorf("%s: %v, want %v", name, err, c.want)
-					}
+			for name, err := range every(testkit.Context(t), d) {
+				check(t, name, err)
+				if archive := name == "in" || name == "out"; err == nil || !archive && !errors.Is(err, c.want) {
+					t.Errorf("%s: %v, want %v", name, err, c.want)
 				}
-			})
+			}
 			if _, err := d.Start(t.Context(), box); err != nil && !errors.Is(err, c.want) {
 				t.Errorf("start of the keeper: %v", err)
 			}
@@ -187,12 +179,12 @@ func TestHostileHello(t *testing.T) {
 
 // TestHostileBeforeACall has a session end for what a container sends, before a call that has it is on it.
 func TestHostileBeforeACall(t *testing.T) {
-	d := hostile(t, patience, raw(func(l *line) {
+	d := patient(t, raw(func(l *line) {
 		if wire.WriteHello(l, wire.Hello{State: wire.StateReady}) == nil {
 			_, _ = l.Write([]byte("what is this? more than a header of yamux"))
 			_, _ = io.Copy(io.Discard, l.in)
 		}
-	}))
+	}), Options{})
 	c, err := d.enter(t.Context(), box)
 	if err != nil {
 		t.Fatal(err)
@@ -339,15 +331,13 @@ func TestHostileAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			d := hostile(t, patience, evil(func(conn *wire.Conn, s *yamux.Stream, r wire.Request) {
+			d := patient(t, evil(func(conn *wire.Conn, s *yamux.Stream, r wire.Request) {
 				c.f(conn, s, r)
 				if !c.ends {
 					_, _ = io.Copy(io.Discard, s) // so that it is what f said that is wrong, and not its end
 				}
-			}))
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			all := calls(ctx, d)
+			}), Options{})
+			all := calls(testkit.Context(t), d)
 			for _, name := range c.calls {
 				err := all[name]()
 				check(t, name, err)
@@ -375,15 +365,13 @@ func TestHostileSilence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := hostile(t, shortly, evil(f))
-			within(t, func() {
-				for name, err := range every(t.Context(), d) {
-					check(t, name, err)
-					if (name == "in" || name == "out") == errors.Is(err, sdk.Unavailable) {
-						t.Errorf("%s: %v", name, err)
-					}
+			d := patient(t, evil(f), Options{CallTimeout: shortly})
+			for name, err := range every(testkit.Context(t), d) {
+				check(t, name, err)
+				if (name == "in" || name == "out") == errors.Is(err, sdk.Unavailable) {
+					t.Errorf("%s: %v", name, err)
 				}
-			})
+			}
 		})
 	}
 }
@@ -439,23 +427,21 @@ func TestHostileSession(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			limit := patience
-			if c.want != wire.ErrProtocol || c.name == "two ends" {
-				limit = shortly // it is silent, sooner or later
+			d := patient(t, c.exec, Options{})
+			if c.want != wire.ErrProtocol {
+				d = impatient(t, c.exec) // it is silent, sooner or later
 			}
-			d := hostile(t, limit, c.exec)
-			within(t, func() {
-				_, err := d.ListProcesses(t.Context(), box)
-				check(t, "list", err)
-				if !errors.Is(err, c.want) {
-					t.Errorf("list: %v, want %v", err, c.want)
-				}
-				err = d.FollowProcess(t.Context(), box, "p", 0, sdk.Follow{Stdin: strings.NewReader("in")})
-				check(t, "follow", err)
-				if c.want == wire.ErrProtocol && c.name != "two ends" && !errors.Is(err, c.want) || err == nil {
-					t.Errorf("follow: %v, want %v", err, c.want)
-				}
-			})
+			ctx := testkit.Context(t)
+			_, err := d.ListProcesses(ctx, box)
+			check(t, "list", err)
+			if !errors.Is(err, c.want) {
+				t.Errorf("list: %v, want %v", err, c.want)
+			}
+			err = d.FollowProcess(ctx, box, "p", 0, sdk.Follow{Stdin: strings.NewReader("in")})
+			check(t, "follow", err)
+			if c.want == wire.ErrProtocol && !errors.Is(err, c.want) || err == nil {
+				t.Errorf("follow: %v, want %v", err, c.want)
+			}
 		})
 	}
 }
@@ -474,42 +460,39 @@ func TestHostileCancel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := New(exec, Options{})
-			defer d.Close()
+			d := patient(t, exec, Options{}) // it waits for nothing that the container owes before the calls' context ends
 			if name == "reads nothing" {
 				defer close(ended)
 			}
 			spec := sdk.ProcessSpec{ID: "p", Token: "t", Path: "x", Args: []string{strings.Repeat("x", 2_000_000)}}
 			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 			defer cancel()
-			within(t, func() {
-				var wg sync.WaitGroup
-				for range 5 {
-					wg.Go(func() {
-						if err := d.StartProcess(ctx, box, spec); err != context.DeadlineExceeded && !errors.Is(err, wire.ErrProtocol) {
-							t.Error(err)
-						}
-					})
-					wg.Go(func() {
-						if err := d.FollowProcess(ctx, box, "p", 0, sdk.Follow{}); err != context.DeadlineExceeded && !errors.Is(err, wire.ErrProtocol) {
-							t.Error(err)
-						}
-					})
-				}
-				wg.Wait()
-			})
+			var wg sync.WaitGroup
+			for range 5 {
+				wg.Go(func() {
+					if err := d.StartProcess(ctx, box, spec); err != context.DeadlineExceeded && !errors.Is(err, wire.ErrProtocol) {
+						t.Error(err)
+					}
+				})
+				wg.Go(func() {
+					if err := d.FollowProcess(ctx, box, "p", 0, sdk.Follow{}); err != context.DeadlineExceeded && !errors.Is(err, wire.ErrProtocol) {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
 		})
 	}
 }
 
 // What a container sends is not kept: neither where a callback is slow nor where nobody listens.
 func TestHostileFlood(t *testing.T) {
-	d := hostile(t, patience, evil(func(c *wire.Conn, _ *yamux.Stream, r wire.Request) {
+	d := patient(t, evil(func(c *wire.Conn, _ *yamux.Stream, r wire.Request) {
 		_ = c.WriteMessage(wire.KindOpened, wire.Opened{State: sdk.ProcessRunning})
 		p := make([]byte, wire.MaxOutput)
 		for at := sdk.Position(0); c.WriteOutput(sdk.Record{Position: at, Stream: sdk.Stdout, Data: p}) == nil; at += sdk.Position(len(p)) {
 		}
-	}))
+	}), Options{})
 	const followers = 8
 	var before, after runtime.MemStats
 	runtime.GC()

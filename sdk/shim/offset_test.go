@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
 )
@@ -144,7 +145,7 @@ func FuzzContainer(f *testing.F) {
 		f.Add(true, p)
 	}
 	f.Fuzz(func(t *testing.T, session bool, p []byte) {
-		d := hostile(t, shortly, raw(func(l *line) {
+		d := impatient(t, raw(func(l *line) {
 			if session {
 				if wire.WriteHello(l, wire.Hello{State: wire.StateReady}) != nil {
 					return
@@ -153,9 +154,7 @@ func FuzzContainer(f *testing.F) {
 			}
 			_, _ = l.Write(p)
 		}))
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		for name, err := range every(ctx, d) {
+		for name, err := range every(testkit.Context(t), d) {
 			check(t, name, err)
 			if err == context.DeadlineExceeded {
 				t.Errorf("%s does not end", name)

@@ -76,13 +76,7 @@ func (m *machine) run(t testing.TB, as *syscall.SysProcAttr, args ...string) (ki
 
 func (m *machine) driver(t testing.TB, o Options) *Driver {
 	o.Program, o.Scratch = m.program, m.scratch
-	d := New(m.exec, o)
-	t.Cleanup(func() {
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return d
+	return patient(t, m.exec, o)
 }
 
 func (m *machine) exec(ctx context.Context, _ sdk.ContainerID, argv []string, stdin io.Reader, stdout, stderr io.Writer) error {

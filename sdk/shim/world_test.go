@@ -2,6 +2,7 @@ package shim
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -72,8 +73,15 @@ func newWorld(t testing.TB) *world {
 }
 
 // driver makes a driver on w, closed at the test's end, before w ends.
-func (w *world) driver(t testing.TB, o Options) *Driver {
-	d := New(w.exec, o)
+func (w *world) driver(t testing.TB, o Options) *Driver { return patient(t, w.exec, o) }
+
+// patient makes a driver, closed at the test's end, that waits for what must come as long as the test may: a slow machine ends none of its
+// calls.
+func patient(t testing.TB, exec Exec, o Options) *Driver {
+	bound := testkit.Bound(t)
+	o.HelloTimeout, o.CallTimeout = cmp.Or(o.HelloTimeout, bound), cmp.Or(o.CallTimeout, bound)
+	d := New(exec, o)
+	d.keepAlive, d.closeGrace = bound, bound
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
@@ -324,17 +332,4 @@ func (l *listener) follow() sdk.Follow {
 
 func testLog(t testing.TB) *slog.Logger {
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
-// patience is what nothing takes that does not hang, however busy the machine is.
-const patience = 2 * time.Minute
-
-// within fails the test if f hangs.
-func within(t testing.TB, f func()) {
-	t.Helper()
-	start := time.Now()
-	f()
-	if took := time.Since(start); took > patience {
-		t.Errorf("took %v, more than %v", took, patience)
-	}
 }

@@ -74,7 +74,7 @@ func TestSwaps(t *testing.T) {
 		}
 		r := open(dir, Options{DropOwners: true})
 		done, tries := 0, 0
-		for tries < 600 || swaps.Load() < 100 || done == 0 || done == tries { // until both ends of the race were met
+		for tries < testkit.Times(len(ents), 600) || swaps.Load() < 100 || done == 0 || done == tries { // until both ends of the race were met
 			e := ents[tries%len(ents)]
 			tries++
 			if unpack(r, archive(t, e), "") == nil { // one at a time: most are refused

@@ -43,7 +43,11 @@ func TestRoundTrip(t *testing.T) {
 		}
 		must(t, unpack(r, data, "")) // over itself
 		sameTree(t, lookAt(t, to), want)
-		for _, slow := range []func(io.Reader) io.Reader{iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader} {
+		readers := []func(io.Reader) io.Reader{iotest.OneByteReader, iotest.HalfReader, iotest.DataErrReader}
+		if r.byHand || !r.proc { // how files are opened has nothing to do with how an archive is read
+			readers = readers[:testkit.Times(0, len(readers))]
+		}
+		for _, slow := range readers {
 			to := t.TempDir()
 			must(t, open(to, options()).Unpack(t.Context(), "", slow(bytes.NewReader(data))))
 			sameTree(t, lookAt(t, to), want)
@@ -207,7 +211,8 @@ func TestPackManyParts(t *testing.T) {
 // TestDeep packs a tree that is deeper than directories are held open, and whose paths are longer than a kernel takes.
 func TestDeep(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
-	const depth, name = 400, "directory-in-the-depth"
+	const name = "directory-in-the-depth"
+	depth := testkit.Times(200, 400) // the time grows with its square
 	fd, err := unix.Open(from, unix.O_PATH, 0)
 	must(t, err)
 	for i := range depth {
@@ -350,7 +355,7 @@ func TestRoundTripOfAnything(t *testing.T) {
 // TestMemoryOfManyFiles packs many files and looks at what stays in memory.
 func TestMemoryOfManyFiles(t *testing.T) {
 	r := open(t, t.TempDir(), options())
-	const files = 3000
+	files := testkit.Times(600, 3000)
 	var ents []ent
 	for i := range files {
 		f := reg(fmt.Sprintf("d/%04d", i), fmt.Sprint(i))

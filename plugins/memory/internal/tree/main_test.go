@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 // Both can be chosen with the flags -rapid.checks and -rapid.seed.
 func property(t *testing.T, gate int, prop func(*rapid.T)) {
 	t.Helper()
-	if testing.Short() {
+	if gate = testkit.Times(gate, 0); gate > 0 {
 		for name, value := range map[string]int{"rapid.checks": gate * 5, "rapid.seed": 1} { // rapid divides by 5 under -short
 			f := flag.Lookup(name)
 			if was := f.Value.String(); was == f.DefValue {

@@ -26,7 +26,8 @@ type Options struct {
 
 // Engine runs programs. It is safe for concurrent use, and holds nothing until the first of them is run. Close it in the end.
 type Engine struct {
-	opts Options
+	opts     Options
+	compiled wazero.CompilationCache // of a test: what another process has compiled; else nil
 
 	mu      sync.Mutex
 	runtime wazero.Runtime // nil until it is needed
@@ -65,6 +66,9 @@ func (e *Engine) machine() (wazero.Runtime, error) {
 	}
 	// Without the first a program could not be ended; the second is DWARF, which costs more memory than the program.
 	config = config.WithCloseOnContextDone(true).WithDebugInfoEnabled(false)
+	if e.compiled != nil {
+		config = config.WithCompilationCache(e.compiled)
+	}
 	ctx := context.Background() // only carries wazero's options
 	rt := wazero.NewRuntimeWithConfig(ctx, config)
 	if _, err := wasi_snapshot_preview1.Instantiate(ctx, rt); err != nil {

@@ -98,8 +98,10 @@ func TestPrograms(t *testing.T) {
 
 // testPrograms runs the probe by one engine, so that it is translated once.
 func testPrograms(t *testing.T, probe []byte, interpret bool) {
-	memory := NewMemory("the test", 128<<20, nil)
+	memory := NewMemory("the test", int64(testkit.Times(48, 128))<<20, nil)
+	compiled := precompiled(t, probe)
 	e := newEngine(t, Options{Memory: memory, Interpret: interpret})
+	e.compiled = compiled
 	ns := newFS(t, map[string][]byte{"/probe": probe, "/work/in": []byte("content\n"), "/etc/passwd": []byte("mine\n")})
 
 	t.Run("words", func(t *testing.T) {
@@ -229,13 +231,13 @@ func testPrograms(t *testing.T, probe []byte, interpret bool) {
 		if got := limited(8, 64<<20); got.Code != 0 || got.out != "has\n8\n" || got.PeakMemory < 8<<20 || got.PeakMemory > 64<<20 {
 			t.Errorf("within the limit: %+v", got)
 		}
-		if got := limited(40, 32<<20); !got.OutOfMemory || got.Code != 137 || !strings.Contains(got.Message, "container c") || got.PeakMemory > 32<<20 {
+		if got := limited(20, 16<<20); !got.OutOfMemory || got.Code != 137 || !strings.Contains(got.Message, "container c") || got.PeakMemory > 16<<20 {
 			t.Errorf("beyond the limit: %+v", got)
 		}
 		if got := limited(1, 1<<10); !got.OutOfMemory || got.Code != 137 { // not even to begin
 			t.Errorf("with no memory at all: %+v", got)
 		}
-		if got := limited(200, 1<<30); !got.OutOfMemory || !strings.Contains(got.Message, "the test") {
+		if got := limited(int64(testkit.Times(60, 200)), 1<<30); !got.OutOfMemory || !strings.Contains(got.Message, "the test") {
 			t.Errorf("beyond what all may have: %+v", got)
 		}
 		if used := memory.Used(); used != 0 {

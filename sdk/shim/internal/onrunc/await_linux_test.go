@@ -3,36 +3,24 @@
 package onrunc
 
 import (
-	"context"
 	"io"
 	"strings"
 	"sync"
-	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
-
-// patience is for what must come, on a machine that has other things to do.
-const patience = 2 * time.Minute
 
 // awaitQuiet awaits that nothing lives in the container that a process has started. Of that no event tells.
 func (b *box) awaitQuiet() {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
-	defer cancel()
-	for {
-		err := b.Quiesce(ctx, b.id)
-		if err == nil {
-			return
-		}
-		if reasonOf(err) != sdk.ReasonInUse {
+	testkit.Until(b.t, "nothing lives any more", func() bool {
+		err := b.Quiesce(b.t.Context(), b.id)
+		if err != nil && reasonOf(err) != sdk.ReasonInUse {
 			b.t.Fatal(err)
 		}
-		if ctx.Err() != nil {
-			b.t.Fatalf("something still lives: %v", err)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return err == nil
+	})
 }
 
 // live is a process that is followed meanwhile.
@@ -66,10 +54,9 @@ func (b *box) open(spec sdk.ProcessSpec) *live {
 	if spec.Stdin {
 		f.Stdin, l.stdin = io.Pipe()
 	}
-	ctx, cancel := context.WithTimeout(b.t.Context(), 5*patience) // it may live through much else
-	go func() {                                                   // ends with the process, or in time
+	ctx := testkit.Context(b.t)
+	go func() { // ends with the process, or in time
 		defer close(l.over)
-		defer cancel()
 		err := b.FollowProcess(ctx, b.id, l.id, 0, f)
 		l.mu.Lock()
 		l.ended, l.err = true, err

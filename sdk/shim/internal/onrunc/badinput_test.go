@@ -220,6 +220,7 @@ func TestReadOnlyScratch(t *testing.T) {
 	t.Parallel() // it mostly waits
 	for name, initMode := range map[string]bool{"process 1": false, "first exec": true} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			m := setting{initMode: initMode, spec: func(s *engine.Spec) { s.Mounts[1].ReadOnly = true }}
 			if !initMode {
 				m.spec = func(s *engine.Spec) {

@@ -3,7 +3,6 @@
 package onrunc
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim"
 )
@@ -155,9 +155,7 @@ type usage struct{ kib, anonymous, threads float64 }
 // resident sums up the container's processes of the program with that verb.
 func (b *box) resident(verb string) usage {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 10*time.Second)
-	defer cancel()
-	info, err := b.engine.State(ctx, string(b.id))
+	info, err := b.engine.State(testkit.Context(b.t), string(b.id))
 	b.check(err)
 	ns, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", info.PID))
 	b.check(err)

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -44,6 +45,12 @@ func TestMain(m *testing.M) {
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		panic(fmt.Sprintf("go build: %v\n%s", err, out))
+	}
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		if err := f.Value.Set("8"); err != nil { // those that are mostly wait, and not for a processor
+			panic(err)
+		}
 	}
 	testkit.Main(m, func() {
 		_ = unix.Unmount(dir, unix.MNT_DETACH)
@@ -99,8 +106,7 @@ type box struct {
 func newBox(t testing.TB, m setting) *box {
 	t.Helper()
 	b := newContainer(t, m)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	up := b.Ready
 	if m.initMode {
 		up = b.Start
@@ -140,8 +146,8 @@ func newContainer(t testing.TB, m setting) *box {
 	if m.spec != nil {
 		m.spec(&spec)
 	}
-	m.options.HelloTimeout = cmp.Or(m.options.HelloTimeout, patience)
-	m.options.CallTimeout = cmp.Or(m.options.CallTimeout, patience)
+	m.options.HelloTimeout = cmp.Or(m.options.HelloTimeout, testkit.Bound(t))
+	m.options.CallTimeout = cmp.Or(m.options.CallTimeout, testkit.Bound(t))
 	b.Driver = shim.New(b.exec, m.options)
 	t.Cleanup(b.remove)
 	b.check(b.engine.Create(t.Context(), spec))
@@ -208,7 +214,7 @@ func (b *box) cut() {
 }
 
 func (b *box) remove() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(b.t.Context()), testkit.Bound(b.t))
 	defer cancel()
 	if b.t.Failed() {
 		if out, err := b.engine.Output(string(b.id), 4<<10); err == nil {

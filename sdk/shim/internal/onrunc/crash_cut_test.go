@@ -145,13 +145,14 @@ func TestCrashCuts(t *testing.T) {
 	b := newBox(t, setting{})
 	d := newDice(t)
 	c := &cutter{b: b, d: d, alive: make(map[int][3]func())}
+	// One that is cut in its first words says nothing any more: it is given up where nobody cuts it again.
 	h := host{shim.New(c.exec, shim.Options{HelloTimeout: 30 * time.Second}), b.id}
 	t.Cleanup(func() { b.check(h.Close()) })
 	want := testkit.Times(32, 320)
 	if raceDetector {
 		want /= 2
 	}
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(testkit.Context(t))
 	defer cancel()
 	var cutting sync.WaitGroup
 	defer cutting.Wait()
@@ -216,17 +217,17 @@ func TestCrashCuts(t *testing.T) {
 					}
 				}
 			})
-			if err := h.start(t.Context(), counted(id, "i=0; while [ $i -lt 20 ]; do seq $((2000*i+1)) $((2000*i+2000)); sleep 0.05; i=$((i+1)); done; exit 3")); err != nil {
+			if err := h.start(ctx, counted(id, "i=0; while [ $i -lt 20 ]; do seq $((2000*i+1)) $((2000*i+2000)); sleep 0.05; i=$((i+1)); done; exit 3")); err != nil {
 				return err
 			}
 			for {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(50+d.below(2000))*time.Millisecond)
-				err := h.FollowProcess(ctx, b.id, id, s.next, s.follow())
+				part, cancel := context.WithTimeout(ctx, time.Duration(50+d.below(2000))*time.Millisecond)
+				err := h.FollowProcess(part, b.id, id, s.next, s.follow())
 				cancel()
 				if err == nil {
 					return s.is(seq.String(), "", 3)
 				}
-				if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sdk.Unavailable) {
+				if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, sdk.Unavailable) {
 					return err
 				}
 				// As a host that comes back and has what it has acknowledged.
@@ -239,7 +240,7 @@ func TestCrashCuts(t *testing.T) {
 			id := next("cat")
 			spec := counted(id, "cat; echo end >&2; exit 4")
 			spec.Stdin = true
-			if err := h.start(t.Context(), spec); err != nil {
+			if err := h.start(ctx, spec); err != nil {
 				return err
 			}
 			text := seq.String()[:d.below(seq.Len())]
@@ -249,24 +250,24 @@ func TestCrashCuts(t *testing.T) {
 				_, err := r.Seek(o.StdinTaken, io.SeekStart)
 				return err
 			}
-			if err := h.follow(t.Context(), id, s); err != nil {
+			if err := h.follow(ctx, id, s); err != nil {
 				return err
 			}
 			return s.is(text, "end\n", 4)
 		},
 		func() error { // signals, at most once each; a sleep may come after the signal to the group, and must not hold the output
 			id := next("sig")
-			if err := h.start(t.Context(), counted(id, `trap 'echo got' USR1; trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 1000 >/dev/null 2>&1 & wait; done`)); err != nil {
+			if err := h.start(ctx, counted(id, `trap 'echo got' USR1; trap 'echo bye; exit 5' TERM; echo ready; while :; do sleep 1000 >/dev/null 2>&1 & wait; done`)); err != nil {
 				return err
 			}
 			s := newStory(0)
 			got := make(chan string, 16)
 			s.hooks.Output = func([]sdk.Record) error { got <- s.stdout(); return nil }
 			followed := make(chan error, 1)
-			go func() { followed <- h.follow(t.Context(), id, s) }()
+			go func() { followed <- h.follow(ctx, id, s) }()
 			defer func() {
-				for { // until the process has had it
-					if err := h.SignalProcess(t.Context(), b.id, id, sdk.KILL); err == nil {
+				for ctx.Err() == nil { // until the process has had it
+					if err := h.SignalProcess(ctx, b.id, id, sdk.KILL); err == nil {
 						return
 					}
 				}
@@ -285,7 +286,7 @@ func TestCrashCuts(t *testing.T) {
 			sent := 0
 			for {
 				sent++
-				if err := h.SignalProcess(t.Context(), b.id, id, sdk.TERM); err == nil {
+				if err := h.SignalProcess(ctx, b.id, id, sdk.TERM); err == nil {
 					break
 				} else if !errors.Is(err, sdk.Unavailable) {
 					return err
@@ -300,11 +301,11 @@ func TestCrashCuts(t *testing.T) {
 			id := next("again")
 			spec := counted(id, "exit 6")
 			for range 3 {
-				if err := h.start(t.Context(), spec); err != nil {
+				if err := h.start(ctx, spec); err != nil {
 					return err
 				}
 			}
-			all, err := h.ListProcesses(t.Context(), b.id)
+			all, err := h.ListProcesses(ctx, b.id)
 			if errors.Is(err, sdk.Unavailable) {
 				return nil
 			}
@@ -316,7 +317,7 @@ func TestCrashCuts(t *testing.T) {
 			return nil
 		},
 	}
-	for begun := time.Now(); c.opened() < want && time.Since(begun) < time.Minute && !t.Failed(); { // a slow machine opens fewer
+	for c.opened() < want && !t.Failed() {
 		each(t, len(works), len(works), func(i int) error {
 			err := works[i]()
 			select {
@@ -336,7 +337,7 @@ func TestCrashCuts(t *testing.T) {
 			t.Errorf("%+v", p)
 		}
 	}
-	until(t, "all have ended", func() bool { return len(b.runs()) == started })
+	testkit.Until(t, "all have ended", func() bool { return len(b.runs()) == started })
 	b.ranOnce(started)
 }
 
@@ -441,5 +442,5 @@ func TestCrashOfThePlugin(t *testing.T) {
 		t.Errorf("%d bytes stored, %d were written, or others", len(got), want.Len())
 	}
 	b.ranOnce(1)
-	until(t, "the relays are gone", func() bool { return len(b.find("relay")) == 0 })
+	testkit.Until(t, "the relays are gone", func() bool { return len(b.find("relay")) == 0 })
 }

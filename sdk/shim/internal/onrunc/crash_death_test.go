@@ -69,15 +69,14 @@ func TestCrashOfTheKeeper(t *testing.T) {
 
 func crashKeeper(t *testing.T, d *dice, m setting) {
 	b := newBox(t, m)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	said, done, long := counted("said", "echo kept; exit 5"), counted("done", "echo told; exit 7"), counted("long", leaver)
 	for _, spec := range []sdk.ProcessSpec{said, done, long} {
 		b.check(b.StartProcess(ctx, b.id, spec))
 	}
 	b.check(b.ends(ctx, "done", "told\n", "", 7))
-	until(t, "said has ended", func() bool { p, err := b.listed(ctx, "said"); return err == nil && p.State == sdk.ProcessExited })
-	until(t, "all leftovers are there", func() bool { return len(b.commands()) == 3 })
+	testkit.Until(t, "said has ended", func() bool { p, err := b.listed(ctx, "said"); return err == nil && p.State == sdk.ProcessExited })
+	testkit.Until(t, "all leftovers are there", func() bool { return len(b.commands()) == 3 })
 	b.check(b.journalled(ctx, "long", "out\n"))
 
 	keeper := b.keeper()
@@ -100,7 +99,7 @@ func crashKeeper(t *testing.T, d *dice, m setting) {
 	}
 	d.pass(120 * time.Millisecond)
 	b.check(unix.Kill(keeper, unix.SIGKILL))
-	until(t, "all commands are gone", func() bool {
+	testkit.Until(t, "all commands are gone", func() bool {
 		return len(b.commands()) == 0 && len(b.find("monitor")) == 0
 	})
 	starting.Wait()
@@ -225,7 +224,7 @@ func TestCrashOfAMonitor(t *testing.T) {
 			b.check(os.WriteFile(b.root+"/tmp/runs", nil, 0o666))
 			b.check(os.Chmod(b.root+"/tmp/runs", 0o666))
 			b.check(b.StartProcess(ctx, b.id, victim))
-			until(t, "all of it is there", func() bool { return len(b.commands()) == 3 && len(b.find("pause")) == pauses+1 })
+			testkit.Until(t, "all of it is there", func() bool { return len(b.commands()) == 3 && len(b.find("pause")) == pauses+1 })
 			b.check(b.journalled(ctx, "victim", "out\n"))
 			monitor := b.monitors()[0]
 
@@ -285,7 +284,7 @@ func TestCrashOfMonitorsAtAnyMoment(t *testing.T) {
 	b := newBox(t, setting{initMode: true})
 	d := newDice(t)
 	want := testkit.Times(20, 200)
-	ctx, cancel := context.WithCancel(t.Context())
+	ctx, cancel := context.WithCancel(testkit.Context(t))
 	var killing sync.WaitGroup
 	defer killing.Wait()
 	defer cancel()
@@ -315,15 +314,15 @@ func TestCrashOfMonitorsAtAnyMoment(t *testing.T) {
 		return len(killed)
 	}
 	exits, abandoned, n := 0, 0, 0
-	for kills() < want && !t.Failed() {
+	for kills() < want && !t.Failed() && ctx.Err() == nil {
 		each(t, 20, 4, func(i int) error {
 			id := newID("m", n+i)
 			h := host{b.Driver, b.id} // a monitor that dies before it has its command is Unavailable
-			if err := h.start(t.Context(), counted(id, "echo a; (setsid sleep 1000 &) </dev/null >/dev/null 2>&1; echo b; exit 3")); err != nil {
+			if err := h.start(ctx, counted(id, "echo a; (setsid sleep 1000 &) </dev/null >/dev/null 2>&1; echo b; exit 3")); err != nil {
 				return err
 			}
 			s := newStory(0)
-			err := b.FollowProcess(t.Context(), b.id, id, 0, s.follow())
+			err := b.FollowProcess(ctx, b.id, id, 0, s.follow())
 			mu.Lock()
 			defer mu.Unlock()
 			if errors.Is(err, sdk.ReasonAbandoned) {
@@ -339,6 +338,9 @@ func TestCrashOfMonitorsAtAnyMoment(t *testing.T) {
 		})
 		n += 20
 	}
+	if ctx.Err() != nil {
+		t.Errorf("in all the time only %d monitors could be killed", kills())
+	}
 	cancel()
 	killing.Wait()
 	t.Logf("%d monitors killed; %d exits, %d abandoned", len(killed), exits, abandoned)
@@ -350,5 +352,5 @@ func TestCrashOfMonitorsAtAnyMoment(t *testing.T) {
 	for _, m := range b.find("monitor") {
 		_ = unix.Kill(m.pid, unix.SIGKILL)
 	}
-	until(t, "leftovers are gone", func() bool { return len(b.commands()) == 0 })
+	testkit.Until(t, "leftovers are gone", func() bool { return len(b.commands()) == 0 })
 }

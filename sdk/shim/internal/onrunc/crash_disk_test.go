@@ -168,7 +168,7 @@ func TestCrashFullMeanwhile(t *testing.T) {
 			followed := make(chan error, 1)
 			go func() { followed <- b.FollowProcess(ctx, b.id, "writer", 0, s.follow()) }()
 			// It is held when the volume and what the keeper keeps in its stead are full.
-			until(t, "there is output", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.next > 512<<10 })
+			testkit.Until(t, "there is output", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.next > 512<<10 })
 			if free {
 				b.empty()
 			}
@@ -212,7 +212,7 @@ func TestCrashFullDropsTheOldest(t *testing.T) {
 	b.check(b.StartProcess(t.Context(), b.id, spec))
 	b.fill()
 	b.check(os.WriteFile(filepath.Join(b.root, "tmp", "go"), []byte("go\n"), 0))
-	until(t, "it has ended", func() bool {
+	testkit.Until(t, "it has ended", func() bool {
 		p, err := b.listed(t.Context(), "writer")
 		return err == nil && p.State == sdk.ProcessExited
 	})
@@ -271,7 +271,7 @@ func TestCrashReadOnly(t *testing.T) {
 	defer cancel()
 	followed := make(chan error, 1)
 	go func() { followed <- b.FollowProcess(ctx, b.id, "writer", 0, s.follow()) }()
-	until(t, "there is output", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.next > 0 })
+	testkit.Until(t, "there is output", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.next > 0 })
 
 	var mounted unix.Stat_t
 	b.check(unix.Stat(dir, &mounted))
@@ -284,14 +284,14 @@ func TestCrashReadOnly(t *testing.T) {
 	in <- "go\n"
 	close(in)
 	b.noRoomFor("other")
-	until(t, "it has ended", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.exit != nil })
+	testkit.Until(t, "it has ended", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return s.exit != nil })
 	if err := s.is("before\n"+numbers(1000), "", 7); err != nil {
 		t.Error(err)
 	}
 	cancel()
 	<-followed
 	b.check(unix.Kill(b.keeper(), unix.SIGKILL))
-	until(t, "its relay is gone", func() bool { return len(b.find("daemon")) == 0 })
+	testkit.Until(t, "its relay is gone", func() bool { return len(b.find("daemon")) == 0 })
 	r := b.throughRecords(t.Context())
 	all, err := r.list()
 	if err != nil || len(all) != 1 || all[0].State != sdk.ProcessAbandoned {

@@ -35,7 +35,7 @@ func (l load) String() string {
 
 // TestCrashLeavesNothing compares the supervisor before and after many processes and relays.
 func TestCrashLeavesNothing(t *testing.T) {
-	processes, relays := testkit.Times(40, 120), testkit.Times(15, 40)
+	processes, relays := testkit.Times(20, 120), testkit.Times(8, 40)
 	for name, m := range map[string]setting{"process 1": {}, "first exec": {initMode: true}} {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t, m)
@@ -61,18 +61,18 @@ func TestCrashLeavesNothing(t *testing.T) {
 			}
 			var left [3]int
 			t.Cleanup(func() { t.Logf("relays, inits and monitors at the end: %v", left) })
-			until(t, "relays and monitors are gone", func() bool {
+			testkit.Until(t, "relays and monitors are gone", func() bool {
 				left = [3]int{len(b.find("relay")), len(b.find("init")), len(b.monitors())}
 				return left[0] <= 1 && left[1] == 0 && left[2] == 0
 			})
-			until(t, "the descriptors are back", func() bool { return b.load(keeper).fds <= before.fds+3 })
+			testkit.Until(t, "the descriptors are back", func() bool { return b.load(keeper).fds <= before.fds+3 })
 			after := b.load(keeper)
 			t.Logf("before: %v; after: %v", before, after)
 			// A slow disk makes threads, which Go keeps: some, but not one for each relay. How many, and what they take, the soak measures.
 			if !testing.Short() && (after.threads > before.threads+relays/2 || after.own > before.own+12<<20) {
 				t.Error("that is a leak")
 			}
-			until(t, "no zombie is left", func() bool {
+			testkit.Until(t, "no zombie is left", func() bool {
 				return !slices.ContainsFunc(b.processes(), func(p inside) bool { return p.state == "Z" })
 			})
 			if used := diskUse(b, b.scratch); used > int64(processes+20)*20<<10 {
@@ -81,7 +81,7 @@ func TestCrashLeavesNothing(t *testing.T) {
 				t.Logf("the records take %d KiB", used>>10)
 			}
 			b.check(b.StartProcess(t.Context(), b.id, counted("long", leaver)))
-			until(t, "it is there", func() bool { return len(b.commands()) == 3 })
+			testkit.Until(t, "it is there", func() bool { return len(b.commands()) == 3 })
 			members := b.processes()
 			b.check(b.engine.Delete(t.Context(), string(b.id)))
 			for _, p := range members {
@@ -115,7 +115,7 @@ func TestCrashFootprint(t *testing.T) {
 	keeper := b.keeper()
 	t.Logf("supervisor: %v", b.load(keeper))
 	b.check(b.StartProcess(t.Context(), b.id, direct("one", "sleep", "1000")))
-	until(t, "its monitor has it", func() bool { return len(b.monitors()) == 1 })
+	testkit.Until(t, "its monitor has it", func() bool { return len(b.monitors()) == 1 })
 	t.Logf("supervisor with one process: %v", b.load(keeper))
 	t.Logf("its monitor: %v", b.load(b.monitors()[0].pid))
 	t.Logf("a relay: %v", b.load(b.find("relay")[0].pid))
@@ -140,6 +140,6 @@ func TestCrashFootprint(t *testing.T) {
 	each(t, 100, 4, func(i int) error {
 		return b.SignalProcess(t.Context(), b.id, newID("more", i), sdk.KILL)
 	})
-	until(t, "they have ended", func() bool { return len(b.monitors()) == 1 })
+	testkit.Until(t, "they have ended", func() bool { return len(b.monitors()) == 1 })
 	t.Logf("supervisor when they have ended: %v", b.load(keeper))
 }

@@ -65,7 +65,7 @@ func TestCrashKeeperOutOfMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t, limited(initMode))
 			b.check(b.StartProcess(t.Context(), b.id, counted("said", "echo kept; exit 5")))
-			until(t, "it has ended", func() bool {
+			testkit.Until(t, "it has ended", func() bool {
 				p, err := b.listed(t.Context(), "said")
 				return err == nil && p.State == sdk.ProcessExited
 			})
@@ -74,11 +74,11 @@ func TestCrashKeeperOutOfMemory(t *testing.T) {
 			keeper := b.keeper()
 			b.check(os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", keeper), []byte("1000"), 0))
 			b.check(os.WriteFile(filepath.Join(b.root, "tmp/go"), nil, 0o644))
-			until(t, "the supervisor is gone", func() bool {
+			testkit.Until(t, "the supervisor is gone", func() bool {
 				stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", keeper))
 				return err != nil || strings.Contains(string(stat), ") Z ")
 			})
-			until(t, "all commands are gone", func() bool { return len(b.commands()) == 0 })
+			testkit.Until(t, "all commands are gone", func() bool { return len(b.commands()) == 0 })
 			readers := map[string]reader{"records": b.throughRecords(t.Context())}
 			if initMode {
 				readers["relay"] = b.throughDriver(t.Context())

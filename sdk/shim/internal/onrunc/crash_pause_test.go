@@ -3,7 +3,6 @@
 package onrunc
 
 import (
-	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -55,8 +54,7 @@ func TestCrashPauses(t *testing.T) {
 			}
 			b := newBox(t, m)
 			b.check(b.StartProcess(t.Context(), b.id, counted("ticker", ticker)))
-			ctx, cancel := context.WithTimeout(t.Context(), 2*soon)
-			defer cancel()
+			ctx := testkit.Context(t)
 			s := newStory(0)
 			followed := make(chan error, 1)
 			go func() { followed <- b.FollowProcess(ctx, b.id, "ticker", 0, s.follow()) }()
@@ -66,11 +64,9 @@ func TestCrashPauses(t *testing.T) {
 				t.Fatal(err)
 			}
 			at := func() sdk.Position { s.mu.Lock(); defer s.mu.Unlock(); return s.next }
-			until(t, "it is followed", func() bool { return at() > 0 && len(b.monitors()) == 1 })
+			testkit.Until(t, "it is followed", func() bool { return at() > 0 && len(b.monitors()) == 1 })
 			resume := pause(b)
 			list := func(h host) error {
-				ctx, cancel := context.WithTimeout(t.Context(), soon)
-				defer cancel()
 				_, err := h.ListProcesses(ctx, b.id)
 				return err
 			}
@@ -86,7 +82,7 @@ func TestCrashPauses(t *testing.T) {
 					t.Errorf("signal: %v", err)
 				}
 				before := at()
-				until(t, "it goes on", func() bool { return at() > before })
+				testkit.Until(t, "it goes on", func() bool { return at() > before })
 				resume()
 			} else {
 				if err := <-followed; !errors.Is(err, sdk.Unavailable) {
@@ -96,7 +92,7 @@ func TestCrashPauses(t *testing.T) {
 				resume()
 				go func() { followed <- (host{b.Driver, b.id}).follow(ctx, "ticker", s) }()
 				before := at()
-				until(t, "it goes on", func() bool { return at() > before })
+				testkit.Until(t, "it goes on", func() bool { return at() > before })
 			}
 			b.check(os.WriteFile(filepath.Join(b.root, "tmp/end"), nil, 0o644))
 			if err := <-followed; err != nil {

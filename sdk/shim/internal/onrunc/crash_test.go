@@ -389,18 +389,6 @@ func (b *box) commands() (found []inside) {
 	return found
 }
 
-// until awaits what no event tells of.
-func until(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for pause := time.Millisecond; !is(); pause = min(2*pause, 64*time.Millisecond) { // to look costs a busy machine much
-		if time.Now().After(deadline) {
-			t.Fatalf("%v have passed, and still not: %s", patience, what)
-		}
-		time.Sleep(pause)
-	}
-}
-
 // openBox is a box that another process has made, and takes away.
 func openBox(dir string) (*box, error) {
 	b := &box{dir: dir, root: filepath.Join(dir, "root"), scratch: filepath.Join(dir, "scratch"), id: "box"}

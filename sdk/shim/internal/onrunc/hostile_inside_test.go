@@ -27,9 +27,6 @@ import (
 	"github.com/slipway-run/slipway/sdk/shim/internal/wire"
 )
 
-// soon is what a call on a container that answers nothing may take, with the options of hasty. It is long for a busy machine.
-const soon = 2 * time.Minute
-
 // hasty is a driver that waits little.
 func (b *box) hasty() host {
 	h := host{shim.New(b.exec, shim.Options{HelloTimeout: 3 * time.Second, CallTimeout: 10 * time.Second}), b.id}
@@ -39,7 +36,7 @@ func (b *box) hasty() host {
 
 // patient is another driver, that waits for as long as it takes.
 func (b *box) patient() host {
-	h := host{shim.New(b.exec, shim.Options{HelloTimeout: soon, CallTimeout: soon}), b.id}
+	h := host{shim.New(b.exec, shim.Options{HelloTimeout: testkit.Bound(b.t), CallTimeout: testkit.Bound(b.t)}), b.id}
 	b.t.Cleanup(func() { b.check(h.Close()) })
 	return h
 }
@@ -57,12 +54,11 @@ func (b *box) endsSoon(id sdk.ProcessID, classes ...sdk.Class) {
 			return h.FollowProcess(ctx, h.id, id, 0, sdk.Follow{Exit: func(sdk.Exit) error { return errors.New("an exit") }})
 		},
 	}
+	ctx := testkit.Context(b.t)
 	var all sync.WaitGroup
 	for name, call := range calls {
 		h := b.hasty()
 		all.Go(func() {
-			ctx, cancel := context.WithTimeout(b.t.Context(), soon)
-			defer cancel()
 			err := call(ctx, h)
 			if ctx.Err() != nil {
 				b.t.Errorf("%s does not end", name)
@@ -180,10 +176,7 @@ func TestHostileNames(t *testing.T) {
 	b.Forget(b.id)
 	for _, name := range []string{"sock", "lock"} {
 		b.check(os.Rename(filepath.Join(b.scratch, name), filepath.Join(b.dir, name)))
-		h := b.hasty()
-		ctx, cancel := context.WithTimeout(t.Context(), soon)
-		_, err := h.ListProcesses(ctx, b.id)
-		cancel()
+		_, err := b.hasty().ListProcesses(testkit.Context(t), b.id)
 		if !errors.Is(err, sdk.Unavailable) && !errors.Is(err, sdk.ReasonCreating) {
 			t.Errorf("without %s: %v", name, err)
 		}
@@ -202,14 +195,14 @@ func TestHostileFloods(t *testing.T) {
 	b := newBox(t, setting{initMode: true})
 	keeper := b.keeper()
 	try := func() net.Conn {
-		c, err := net.DialTimeout("unix", filepath.Join(b.scratch, "sock"), patience)
+		c, err := net.Dial("unix", filepath.Join(b.scratch, "sock"))
 		if err != nil {
 			return nil // its backlog is full
 		}
 		return c
 	}
 	dial := func() (c net.Conn) {
-		until(t, "there is room for one more connection", func() bool { c = try(); return c != nil })
+		testkit.Until(t, "there is room for one more connection", func() bool { c = try(); return c != nil })
 		return c
 	}
 	big := make([]byte, 4+wire.MaxFrame)
@@ -248,12 +241,9 @@ func TestHostileFloods(t *testing.T) {
 			if n := b.rss(keeper); n > maxFlooded {
 				t.Errorf("the supervisor has %d MiB", n>>20)
 			}
-			h := b.hasty()
-			ctx, cancel := context.WithTimeout(t.Context(), soon)
-			if _, err := h.ListProcesses(ctx, b.id); err != nil && !errors.Is(err, sdk.Unavailable) {
+			if _, err := b.hasty().ListProcesses(testkit.Context(t), b.id); err != nil && !errors.Is(err, sdk.Unavailable) {
 				t.Errorf("meanwhile: %v", err)
 			}
-			cancel()
 			end()
 			id := sdk.ProcessID("after-" + strings.ReplaceAll(name, " ", "-"))
 			after := host{b.Driver, b.id} // whose session may have had to give way

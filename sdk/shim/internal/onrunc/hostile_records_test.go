@@ -12,10 +12,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim"
 )
@@ -88,10 +88,10 @@ func TestHostileRecords(t *testing.T) {
 		b.check(b.StartProcess(t.Context(), b.id, spec))
 	}
 	for _, id := range []sdk.ProcessID{"said", "fine"} {
-		until(t, "it has ended", func() bool { p, err := b.listed(t.Context(), id); return err == nil && p.State == sdk.ProcessExited })
+		testkit.Until(t, "it has ended", func() bool { p, err := b.listed(t.Context(), id); return err == nil && p.State == sdk.ProcessExited })
 	}
 	b.check(unix.Kill(b.keeper(), unix.SIGKILL))
-	until(t, "all commands are gone", func() bool { return len(b.commands()) == 0 })
+	testkit.Until(t, "all commands are gone", func() bool { return len(b.commands()) == 0 })
 	for name, spoil := range hostile {
 		t.Run(name, func(t *testing.T) {
 			scratch := filepath.Join(t.TempDir(), "scratch")
@@ -104,7 +104,8 @@ func TestHostileRecords(t *testing.T) {
 				t.Fatal(err)
 			}
 			told := make(chan string, 1)
-			go func() { told <- readAll(scratch) }()
+			ctx := testkit.Context(t)
+			go func() { told <- readAll(ctx, scratch) }()
 			select {
 			case s := <-told:
 				if strings.Contains(s, canary) || strings.Contains(s, "wrong: ") {
@@ -113,7 +114,7 @@ func TestHostileRecords(t *testing.T) {
 				if !strings.HasPrefix(name, "p") && !strings.Contains(s, `fine: "fine\n" 6`) {
 					t.Errorf("what was not touched is not told: %s", brief(s))
 				}
-			case <-time.After(2 * patience):
+			case <-ctx.Done():
 				t.Error("reading the records does not end")
 				unblock(scratch)
 				<-told
@@ -123,7 +124,7 @@ func TestHostileRecords(t *testing.T) {
 }
 
 // readAll tells all that records tell, from outside.
-func readAll(scratch string) string {
+func readAll(ctx context.Context, scratch string) string {
 	root, err := os.OpenRoot(scratch)
 	if err != nil {
 		return "wrong: " + err.Error()
@@ -136,8 +137,6 @@ func readAll(scratch string) string {
 	if len(all) > sdk.MaxProcesses {
 		fmt.Fprintln(&told, "wrong: a list of", len(all))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
 	for _, id := range []sdk.ProcessID{"fine", "said", "long"} {
 		s, bytes := newStory(0), 0
 		s.hooks.Output = func(records []sdk.Record) error {

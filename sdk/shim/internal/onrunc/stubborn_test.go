@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -53,7 +54,7 @@ func main() {
 		t.Fatalf("%v: %s", err, out)
 	}
 	id := b.start(sdk.ProcessSpec{Path: "/bin/headless"})
-	until(t, "its first thread has ended", func() bool {
+	testkit.Until(t, "its first thread has ended", func() bool {
 		return b.run(sh("grep -l '^State:.Z' $(grep -l headless /proc/[0-9]*/comm | sed s/comm/status/)")).stdout != ""
 	})
 	b.check(b.SignalProcess(t.Context(), b.id, id, sdk.KILL))
@@ -68,13 +69,13 @@ func TestTermEndsAKeeperWhoseJournalIsFull(t *testing.T) {
 	s := sh("echo up >/tmp/up; exec yes")
 	s.Spill, s.WhenFull = 4096, sdk.BlockWriter
 	b.start(s)
-	until(t, "it writes", func() bool { _, err := os.Stat(filepath.Join(b.root, "tmp/up")); return err == nil })
+	testkit.Until(t, "it writes", func() bool { _, err := os.Stat(filepath.Join(b.root, "tmp/up")); return err == nil })
 	keeper := b.find("daemon")
 	if len(keeper) != 1 {
 		t.Fatalf("keepers: %+v", keeper)
 	}
 	b.check(unix.Kill(keeper[0].pid, unix.SIGTERM))
-	until(t, "the keeper has ended", func() bool { return len(b.find("daemon")) == 0 })
+	testkit.Until(t, "the keeper has ended", func() bool { return len(b.find("daemon")) == 0 })
 	all, err := b.ListProcesses(t.Context(), b.id)
 	b.check(err)
 	if len(all) != 1 || all[0].State == sdk.ProcessRunning || all[0].Exit != nil && all[0].Exit.Code == 0 {
@@ -90,7 +91,7 @@ func TestDeadKeeperSealsNothing(t *testing.T) {
 	if err != nil && !errors.Is(err, sdk.Unavailable) && !errors.Is(err, sdk.ReasonDead) {
 		t.Fatal(err)
 	}
-	until(t, "the keeper is dead", func() bool { return len(b.find("daemon")) == 0 })
+	testkit.Until(t, "the keeper is dead", func() bool { return len(b.find("daemon")) == 0 })
 	if err := b.Quiesce(t.Context(), b.id); !errors.Is(err, sdk.ReasonInUse) {
 		t.Errorf("got %v", err)
 	}
@@ -100,7 +101,7 @@ func TestDeadKeeperSealsNothing(t *testing.T) {
 func TestLeftoversThatRunTheShimsProgram(t *testing.T) {
 	b := newBox(t, setting{})
 	id := b.start(sh("setsid /slipway/shim pause </dev/null >/dev/null 2>&1 & sleep 1000"))
-	until(t, "it is there", func() bool { return len(b.find("pause")) == 1 })
+	testkit.Until(t, "it is there", func() bool { return len(b.find("pause")) == 1 })
 	b.check(unix.Kill(b.monitors()[0].pid, unix.SIGKILL))
 	var r result
 	if err := b.FollowProcess(t.Context(), b.id, id, 0, r.follow()); !errors.Is(err, sdk.ReasonAbandoned) {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -175,7 +176,7 @@ func testPIDLimit(t *testing.T, limit int64) {
 				t.Errorf("%v %+v", err, r.exit)
 			}
 		}
-		until(t, "there is room again", func() bool { // the last monitors may be ending
+		testkit.Until(t, "there is room again", func() bool { // the last monitors may be ending
 			_, err := b.tryStart(sh("true"))
 			if err != nil && !errors.Is(err, sdk.Unavailable) {
 				t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -130,7 +131,7 @@ func TestZombies(t *testing.T) {
 			b.says(sh("i=0; while [ $i -lt 100 ]; do (setsid sh -c 'sleep 0.3' >/dev/null 2>&1 &); i=$((i+1)); done"), "")
 			b.says(sh(none), "none\n")
 			b.awaitQuiet()
-			until(t, "no zombie is left", func() bool { return b.zombies() == 0 }) // nor the monitor of what said so
+			testkit.Until(t, "no zombie is left", func() bool { return b.zombies() == 0 }) // nor the monitor of what said so
 		})
 	}
 }
@@ -148,7 +149,7 @@ func TestZombiesOfDeadKeeper(t *testing.T) {
 	if <-p.over; reasonOf(p.err) != sdk.ReasonAbandoned {
 		t.Errorf("%v", p.err)
 	}
-	until(t, "no zombie is left", func() bool { return b.zombies() == 0 })
+	testkit.Until(t, "no zombie is left", func() bool { return b.zombies() == 0 })
 }
 
 // zombies counts them from outside.

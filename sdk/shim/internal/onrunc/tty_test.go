@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -182,7 +183,7 @@ func TestTTYComplete(t *testing.T) {
 	for i := range 10_000 {
 		fmt.Fprintf(&want, "%d\r\n", i+1)
 	}
-	for range 100 {
+	for range testkit.Times(20, 100) {
 		spec := sdk.ProcessSpec{Path: "seq", Args: []string{"1", "10000"}, TTY: &sdk.TTY{}}
 		if r := b.run(spec); r.stdout != want.String() || r.exit.Code != 0 || r.exit.OutputCut {
 			t.Fatalf("%d of %d bytes, %+v", len(r.stdout), want.Len(), r.exit)
