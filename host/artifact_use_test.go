@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/host/stream"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -397,7 +398,7 @@ func TestMountedVolumeGoesLast(t *testing.T) {
 	}
 	stuck = false
 	mu.Unlock()
-	within(t, hangs, "all of it goes", func() bool {
+	testkit.Until(t, "all of it goes", func() bool {
 		w.lookNow()
 		return len(onWorker(t, rt, "m")) == 0
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/host/stream"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -236,7 +237,7 @@ func TestResourceCaches(t *testing.T) {
 			}
 		})
 	}
-	within(t, hangs, "all wait for it", func() bool {
+	testkit.Until(t, "all wait for it", func() bool {
 		h.caching.mu.Lock()
 		defer h.caching.mu.Unlock()
 		f := h.caching.by[resourceCacheKey("", "repo@1")]
@@ -263,7 +264,7 @@ func TestResourceCaches(t *testing.T) {
 			}
 		})
 	}
-	within(t, hangs, "it is being made", func() bool { return m.made.Load() == 2 })
+	testkit.Until(t, "it is being made", func() bool { return m.made.Load() == 2 })
 	close(m.wait)
 	callers.Wait()
 	if m.made.Load() != 2 || made.Load() != 1 {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -44,7 +45,7 @@ func TestOneReadForMany(t *testing.T) {
 	b, c, d := &farWorker{name: "b", encodings: faraway}, &farWorker{name: "c", encodings: faraway}, &farWorker{name: "d", encodings: faraway}
 	d.refuse = sdk.NewInvalid(sdk.ReasonTooLarge, "it can never fit")
 	f := newFar(t, a, b, c, d)
-	h, art := farHost(t, time.Hour, Options{gather: time.Minute}, f, "a", "b", "c", "d")
+	h, art := farHost(t, time.Hour, Options{gather: time.Hour}, f, "a", "b", "c", "d")
 	allComing(t, b, c, d)
 	ctx, cancel := context.WithCancel(t.Context())
 	var callers sync.WaitGroup
@@ -90,7 +91,7 @@ func TestDirectoryIsReadOnce(t *testing.T) {
 	t.Parallel()
 	b, c, d := &farWorker{name: "b", encodings: faraway}, &farWorker{name: "c", encodings: faraway}, &farWorker{name: "d", encodings: nearby}
 	f := newFar(t, &farWorker{name: "a"}, b, c, d)
-	h, _ := farHost(t, time.Hour, Options{gather: time.Minute}, f, "a", "b", "c", "d")
+	h, _ := farHost(t, time.Hour, Options{gather: time.Hour}, f, "a", "b", "c", "d")
 	dir := tree(t, map[string]string{"f": string(patches(1 << 20))})
 	art, err := h.AddDir(t.Context(), "dir", "", dir)
 	if err != nil {
@@ -192,9 +193,7 @@ func TestInputsInParallel(t *testing.T) {
 		}
 		req.Inputs = append(req.Inputs, Input{a, name})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if _, err := h.Container(ctx, "o", req); err != nil {
+	if _, err := h.Container(testkit.Context(t), "o", req); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-run/slipway/host/spool"
 	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -77,8 +78,7 @@ func TestEndedSpoolWithoutExit(t *testing.T) {
 	}
 	h = openHost(t, rt, Options{StateDir: dir}, "m")
 	p = script(t, h, "owner", "sleep 100")
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
+	ctx := testkit.Context(t)
 	o, err := p.Wait(ctx)
 	if err != nil {
 		t.Fatalf("no verdict ever: %v", err)
@@ -115,8 +115,7 @@ func TestStdinAfterRestart(t *testing.T) {
 	w.Close()
 	h = openHost(t, rt, Options{StateDir: dir}, "m")
 	p = start(strings.NewReader("one\ntwo\n"))
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
+	ctx := testkit.Context(t)
 	if _, err := p.Wait(ctx); err != nil {
 		t.Fatalf("the process waits for its stdin for ever: %v", err)
 	}
@@ -151,8 +150,7 @@ job "j" {
     }
   }
 }`)}
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
+	ctx := testkit.Context(t)
 	_, err := h.Run(ctx, req)
 	if err == nil {
 		t.Fatal("the host was not closed in mid-run")

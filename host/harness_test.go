@@ -17,7 +17,7 @@ import (
 
 // testTiming has what is missing believed within a test. No worker is gone or stalled because this machine stands still for a while: tests of
 // that say how soon.
-var testTiming = config.Timing{MissingGrace: 300 * time.Millisecond, WorkerGone: hangs, Stalled: hangs}
+var testTiming = config.Timing{MissingGrace: 300 * time.Millisecond, WorkerGone: time.Hour, Stalled: time.Hour}
 
 // testConfig names one plugin with workers. Its host reaps only when a test says so.
 func testConfig(workers ...string) *config.Config {
@@ -33,7 +33,7 @@ func newMemory(t testing.TB, workers ...string) *memory.Runtime {
 	t.Helper()
 	rt := memory.New(workers, memory.Options{})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), hangs)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(t))
 		defer cancel()
 		if err := rt.Close(ctx); err != nil {
 			t.Errorf("close memory: %v", err)
@@ -64,9 +64,7 @@ func openConfig(t testing.TB, cfg *config.Config, opts Options) *Host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeTestHost(t, h) })
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
-	if err := h.Ready(ctx); err != nil {
+	if err := h.Ready(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	return h
@@ -74,7 +72,7 @@ func openConfig(t testing.TB, cfg *config.Config, opts Options) *Host {
 
 func closeTestHost(t testing.TB, h *Host) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), hangs)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(t))
 	defer cancel()
 	if err := h.Close(ctx); err != nil {
 		t.Errorf("close host: %v", err)
@@ -103,9 +101,7 @@ func tryScript(t testing.TB, h *Host, owner, text string) (*Process, error) {
 // waitOutcome waits for the end of a process.
 func waitOutcome(t testing.TB, p *Process) Outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
-	o, err := p.Wait(ctx)
+	o, err := p.Wait(testkit.Context(t))
 	if err != nil {
 		t.Fatalf("process %s has not ended: %v", p.ID(), err)
 	}
@@ -115,9 +111,7 @@ func waitOutcome(t testing.TB, p *Process) Outcome {
 // output reads all that is stored of an ended process: the bytes of both streams, and the gaps as "<gap from-to>".
 func output(t testing.TB, p *Process) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
-	out, err := readAll(ctx, p)
+	out, err := readAll(testkit.Context(t), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -144,10 +138,4 @@ func readAll(ctx context.Context, p *Process) (string, error) {
 		}
 		b.Write(rec.Data)
 	}
-}
-
-// lacking skips a test that this machine cannot run, and fails it in CI, where nothing may be skipped.
-func lacking(t testing.TB, what string) {
-	t.Helper()
-	testkit.Lacking(t, "%s", what)
 }

@@ -1,11 +1,11 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
@@ -21,6 +21,7 @@ type hooked struct {
 	workers func(ctx context.Context, emit func(sdk.WorkerEvent) error) error
 	follow  func(container string, f sdk.Follow) sdk.Follow // what the runtime is given in place of the host's callbacks
 	whole   bool                                            // what makes or starts something does so though it is cut meanwhile
+	spill   int64                                           // of each process that is started: so much of its output is taken without being acknowledged
 
 	mu     sync.Mutex
 	n      map[string]int     // calls so far
@@ -126,6 +127,7 @@ func (w *hookedWorker) StartProcess(ctx context.Context, c sdk.ContainerID, s sd
 		w.o.tokens = make(map[sdk.Token]bool)
 	}
 	w.o.tokens[s.Token] = true
+	s.Spill = cmp.Or(w.o.spill, s.Spill)
 	w.o.mu.Unlock()
 	return w.o.run(ctx, "start", string(c), func() error { return w.Worker.StartProcess(w.o.made(ctx), c, s) })
 }
@@ -153,23 +155,6 @@ func openUnready(t *testing.T, rt sdk.Runtime, dir string, timing func(*Host), w
 	}
 	t.Cleanup(func() { closeTestHost(t, h) })
 	return h
-}
-
-func readyWithin(t *testing.T, h *Host, d time.Duration) error {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	defer cancel()
-	return h.Ready(ctx)
-}
-
-func within(t *testing.T, d time.Duration, what string, ok func() bool) {
-	t.Helper()
-	end := time.Now().Add(d)
-	for !ok() {
-		if time.Now().After(end) {
-			t.Fatalf("not within %s: %s", d, what)
-		}
-		<-time.After(10 * time.Millisecond)
-	}
 }
 
 // onWorker lists what is on a memory's worker.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -45,23 +46,16 @@ func TestCloseWhileCreating(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := readyWithin(t, h, hangs); err != nil {
+	if err := h.Ready(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { defer close(ended); h.Container(ctx, "owner", ContainerRequest{}) }()
 	<-creating
-	closed := make(chan struct{})
-	go func() { defer close(closed); closeTestHost(t, h) }()
-	select {
-	case <-closed:
-	case <-time.After(3 * time.Second):
-		t.Error("Close waits for as long as the caller's context lasts")
-	}
+	closeTestHost(t, h) // though the caller's context lasts
 	cancel()
 	<-ended
-	<-closed
 }
 
 // Run ends soon after Close, though its worker went away with the plugin.
@@ -77,15 +71,7 @@ func TestRunEndsAfterClose(t *testing.T) {
 		}
 		return real()
 	}}
-	cfg := testConfig("m")
-	cfg.Timing.WorkerGone = time.Minute
-	h, err := Open(t.Context(), cfg, Options{StateDir: t.TempDir(), Runtimes: map[string]sdk.Runtime{"memory": o}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := readyWithin(t, h, hangs); err != nil {
-		t.Fatal(err)
-	}
+	h := openHost(t, o, Options{}, "m")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan struct{})
@@ -102,7 +88,7 @@ job "j" {
 	closeTestHost(t, h)
 	select {
 	case <-ended:
-	case <-time.After(3 * time.Second):
+	case <-testkit.Context(t).Done():
 		t.Error("Run goes on in a closed host")
 	}
 	cancel()
@@ -148,8 +134,7 @@ func TestIdleStream(t *testing.T) {
 	cfg := testConfig("m")
 	cfg.Timing.WorkerGone = 500 * time.Millisecond
 	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": o}})
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
+	ctx := testkit.Context(t)
 	res, _ := h.Run(ctx, RunRequest{Job: parseJob(t, copyJob), Inputs: map[string]string{"text": tree(t, map[string]string{"a": "x"})}})
 	if ctx.Err() != nil {
 		t.Errorf("a stream that moves nothing has no bound: %s", states(res))
@@ -161,10 +146,18 @@ func TestCancelAtReady(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	rt := newMemory(t, "m")
-	h := openHost(t, rt, Options{fault: func(at string) {
+	var h *Host
+	h = openHost(t, rt, Options{fault: func(at string) {
 		if at == "container-ready" {
 			cancel()
-			<-time.After(100 * time.Millisecond)
+			testkit.Until(t, "nobody waits for it any more", func() bool {
+				h.owners.mu.Lock()
+				defer h.owners.mu.Unlock()
+				for _, f := range h.owners.by {
+					return f.waiting == 0
+				}
+				return true
+			})
 		}
 	}}, "m")
 	res, err := h.Run(ctx, RunRequest{Job: parseJob(t, `
@@ -214,7 +207,7 @@ func TestNoEventsAfterTheCaller(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	within(t, hangs, "the second has joined", func() bool {
+	testkit.Until(t, "the second has joined", func() bool {
 		h.replicas.mu.Lock()
 		defer h.replicas.mu.Unlock()
 		for _, f := range h.replicas.by {
@@ -223,7 +216,7 @@ func TestNoEventsAfterTheCaller(t *testing.T) {
 		return false
 	})
 	cancel()
-	within(t, hangs, "the first has left", returned.Load)
+	testkit.Until(t, "the first has left", returned.Load)
 	close(goOn)
 	wg.Wait()
 	if n := late.Load(); n > 0 {
@@ -276,7 +269,7 @@ job "j" {
 	select {
 	case err := <-fastDone:
 		t.Logf("the other run: %v", err)
-	case <-time.After(5 * time.Second):
+	case <-testkit.Context(t).Done():
 		t.Error("the other run neither ended nor was refused")
 	}
 	close(goOn)
@@ -314,8 +307,7 @@ job "j" {
 			ending.Store(true)
 		}
 	}}
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
+	ctx := testkit.Context(t)
 	res, err := h.Run(ctx, req)
 	t.Log(states(res), err)
 	<-closed
@@ -380,7 +372,7 @@ func TestRemovedWhileStreamed(t *testing.T) {
 	}
 	_, err = h.replicate(t.Context(), a, wb, nil)
 	t.Log(err)
-	within(t, hangs, "no volume row is left of a removed artifact", func() bool {
+	testkit.Until(t, "no volume row is left of a removed artifact", func() bool {
 		rows, err := h.volumes(t.Context(), store.VolumeFilter{})
 		return err == nil && len(rows) == 0
 	})
@@ -433,19 +425,19 @@ func TestSettleChildrenFirst(t *testing.T) {
 // A full disk is cleaned up, and takes no worker away.
 func TestFullDisk(t *testing.T) {
 	if os.Getuid() != 0 {
-		lacking(t, "root, to mount a small tmpfs")
+		testkit.Lacking(t, "root, to mount a small tmpfs")
 	}
 	dir := t.TempDir()
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16777216,mode=0700"); err != nil {
-		lacking(t, "the right to mount a small tmpfs: "+err.Error())
+		testkit.Lacking(t, "the right to mount a small tmpfs: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := syscall.Unmount(dir, 0); err != nil {
 			t.Error(err)
 		}
 	})
-	rt := newMemory(t, "m")
-	h := openHost(t, rt, Options{StateDir: dir}, "m")
+	o := &hooked{Runtime: newMemory(t, "m")}
+	h := openHost(t, o, Options{StateDir: dir}, "m")
 	var cs []*Container
 	for _, owner := range []string{"a", "b", "c"} {
 		c, err := h.Container(t.Context(), owner, ContainerRequest{Outputs: []Output{{"o", "o"}}})
@@ -476,19 +468,19 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	for i, c := range cs {
-		ctx, cancel := context.WithTimeout(t.Context(), hangs)
-		if err := c.Destroy(ctx); err != nil {
+		if err := c.Destroy(testkit.Context(t)); err != nil {
 			t.Errorf("destroying container %d on a full disk: %v", i, err)
 		}
-		cancel()
 	}
 	w, _ := h.worker("m")
-	w.lookNow()
-	<-time.After(500 * time.Millisecond)
+	for range 2 { // when the second one begins, the first one is over
+		before := o.calls("status")
+		w.lookNow()
+		testkit.Until(t, "it is looked at", func() bool { return o.calls("status") > before })
+	}
 	if r := h.Workers()[0]; !r.Up {
 		t.Errorf("the full disk took the worker away: %s", r.Why)
 	}
-
 }
 
 // A step that has exited with 0 has succeeded, though its worker is away for a while just then: what it made is waited for, and what nobody
@@ -517,7 +509,7 @@ func TestAwayAtTheEnd(t *testing.T) {
 				t.Errorf("%q %v", b, err)
 			}
 			w := mustWorker(t, h, "m")
-			within(t, hangs, "nothing is left on the worker", func() bool {
+			testkit.Until(t, "nothing is left on the worker", func() bool {
 				w.lookNow()
 				return len(onWorker(t, rt, "m")) == 0
 			})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -18,7 +19,7 @@ func destroyed(t *testing.T, h *Host, rt sdk.Runtime) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	within(t, hangs, "what is owed is paid", func() bool {
+	testkit.Until(t, "what is owed is paid", func() bool {
 		w.lookNow() // the clock comes every statusEvery
 		for _, r := range containerRows(t, h) {
 			if r.State != containerDestroyed {
@@ -110,7 +111,7 @@ func TestOwedBesideAnother(t *testing.T) {
 	broken.Store(string(ids[0]), true)
 	all.Store(false)
 	w, _ := h.worker("m")
-	within(t, hangs, "the other goes", func() bool {
+	testkit.Until(t, "the other goes", func() bool {
 		w.lookNow()
 		return stateOf(t, h, "other") == containerDestroyed
 	})

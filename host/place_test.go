@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -103,7 +104,7 @@ job "j" {
 		}
 	}
 	kinds := map[pool.Kind]int{}
-	within(t, hangs, "both steps wait", func() bool { return h.queue.Len() == 2 })
+	testkit.Until(t, "both steps wait", func() bool { return h.queue.Len() == 2 })
 	for _, w := range h.queue.Waiting() {
 		kinds[w.Spec.Kind]++
 	}
@@ -237,7 +238,7 @@ job "j" {
 			}
 		})
 	}
-	within(t, hangs, "both wait", func() bool { return h.queue.Len() == 2 })
+	testkit.Until(t, "both wait", func() bool { return h.queue.Len() == 2 })
 	e, err = h.ExplainOwner(t.Context(), "third")
 	var full *pool.FullError
 	if err != nil || e.State != PlacementWaiting || e.Position != 2 || !errors.As(e.Err, &full) || verdicts(e) != "a containers, b containers, g tagged" {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 const killJob = `
@@ -47,7 +48,7 @@ func TestPluginKilledAtEveryPoint(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s-%d", at.name, at.nth), func(t *testing.T) {
 			t.Parallel()
-			world := startWorld(t, "m")
+			world := startWorld(t, "m", fewLines)
 			var h *Host
 			var seen, kills atomic.Int64
 			opts := Options{Launch: restless(), fault: func(name string) {
@@ -87,7 +88,7 @@ func TestPluginKilledAtEveryPoint(t *testing.T) {
 			if n := world.starts(); n != 1 {
 				t.Errorf("%d starts", n)
 			}
-			within(t, hangs, "nothing is left on the worker", func() bool { return len(world.left(t, "m")) == 0 })
+			testkit.Until(t, "nothing is left on the worker", func() bool { return len(world.left(t, "m")) == 0 })
 		})
 	}
 }
@@ -142,7 +143,7 @@ func TestCallersAcrossKills(t *testing.T) {
 	for _, at := range []point{{"claimed", 1}, {"container-made", 1}, {"start-sent", 1}, {"destroyed", 1}} {
 		t.Run(at.name, func(t *testing.T) {
 			t.Parallel()
-			world := startWorld(t, "m")
+			world := startWorld(t, "m", fewLines)
 			spec := childSpec{Plugin: plugin, Socket: world.socket, State: t.TempDir(), Callers: true, Point: at.name, Nth: at.nth}
 			if _, killed := startHost(t, spec); !killed {
 				t.Fatal("the point was not reached")

@@ -16,7 +16,7 @@ import (
 // byte is lost or doubled, in the order in which it was written; the process is started once; its watcher sees pauses.
 func TestPluginKilledInMidOutput(t *testing.T) {
 	kills, processes := testkit.Times(24, 200), 8
-	world := startWorld(t, "m")
+	world := startWorld(t, "m", 0)
 	h := openConfig(t, worldConfig(memoryPlugin(t), world.socket, "m"), Options{Launch: restless()})
 	for i := range processes {
 		p := script(t, h, fmt.Sprintf("owner-%d", i), `
@@ -72,7 +72,7 @@ func killPlugin(t *testing.T, h *Host, after time.Duration) {
 			for proc.State().PID == pid { // its end has been seen
 				select {
 				case <-changed:
-				case <-time.After(hangs):
+				case <-testkit.Context(t).Done():
 					t.Fatal("the end of the plugin was not seen")
 				}
 				changed = proc.Changes()
@@ -81,7 +81,7 @@ func killPlugin(t *testing.T, h *Host, after time.Duration) {
 		}
 		select {
 		case <-changed:
-		case <-time.After(hangs):
+		case <-testkit.Context(t).Done():
 			t.Fatal("the plugin did not come back")
 		}
 	}

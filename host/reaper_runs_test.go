@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -86,7 +87,7 @@ job "j" {
 	}()
 	<-started
 	clk.pass(30 * time.Hour)
-	within(t, hangs, "the store knows that it is under way", func() bool { return runRow(t, h, "r").ActiveAt.Equal(clk.clock().wall()) })
+	testkit.Until(t, "the store knows that it is under way", func() bool { return runRow(t, h, "r").ActiveAt.Equal(clk.clock().wall()) })
 	closeTestHost(t, h)
 	if err := <-ended; !errors.Is(err, ErrClosed) {
 		t.Fatal(err)
@@ -300,7 +301,7 @@ func TestHungWorker(t *testing.T) {
 	bring("b")
 	run("rb", "b", "a")
 	clk.pass(48 * time.Hour)
-	within(t, hangs, "all on the other worker is destroyed", func() bool { return len(onWorker(t, rt, "b")) == 0 })
+	testkit.Until(t, "all on the other worker is destroyed", func() bool { return len(onWorker(t, rt, "b")) == 0 })
 	if left := slices.Sorted(slices.Values(onWorker(t, rt, "a"))); !slices.Equal(left, stuck) {
 		t.Errorf("on the hung one there is %q of %q", left, stuck)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -150,7 +151,7 @@ func TestNeverAnswers(t *testing.T) {
 		_, err := h.Reap(ctx, false)
 		ended <- err
 	}()
-	within(t, hangs, "the other worker is swept", func() bool { return len(onWorker(t, rt, "b")) == 0 })
+	testkit.Until(t, "the other worker is swept", func() bool { return len(onWorker(t, rt, "b")) == 0 })
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)

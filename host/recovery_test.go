@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -45,8 +46,7 @@ func TestRetryAfterIsBounded(t *testing.T) {
 	}}
 	h := openHost(t, o, Options{}, "m")
 	p := script(t, h, "owner", "echo ran")
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
+	ctx := testkit.Context(t)
 	if _, err := p.Wait(ctx); err != nil {
 		t.Errorf("nothing is seen of a process that has ended: %v", err)
 	}
@@ -86,7 +86,7 @@ func TestEphemeralSaysWhy(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeTestHost(t, h) })
-	if err := readyWithin(t, h, hangs); err != nil {
+	if err := h.Ready(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	_, err = h.Container(t.Context(), "owner", ContainerRequest{})

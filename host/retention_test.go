@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-run/slipway/host/spool"
 	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // TestForget: an ended run's records and output go after their time, and not before.
@@ -147,7 +148,7 @@ func TestStrayOutput(t *testing.T) {
 		t.Fatalf("before the next host there is output of %q", ids)
 	}
 	h = openHost(t, rt, Options{StateDir: dir}, "m")
-	within(t, hangs, "the stray output is removed", func() bool { return len(stored(h)) < 2 })
+	testkit.Until(t, "the stray output is removed", func() bool { return len(stored(h)) < 2 })
 	if ids := stored(h); !slices.Equal(ids, []string{young.id}) {
 		t.Errorf("output is left of %q", ids)
 	}

@@ -211,7 +211,7 @@ type writerFunc func([]byte) (int, error)
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // patient makes room for a slow machine: a direct stream that is not over in its time goes through the host.
-const patient = time.Minute
+const patient = time.Hour
 
 // farHost opens a host on far workers, with an artifact whose content is on the first of them. The host waits for what is away as long as wait says.
 func farHost(t *testing.T, wait time.Duration, opts Options, f *far, names ...string) (*Host, *Artifact) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/host/stream"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -277,7 +278,7 @@ func TestDirectHangs(t *testing.T) {
 	b.ticket = func(ctx context.Context, _ *sdk.PeerTicket) error { <-ctx.Done(); return ctx.Err() }
 	f := newFar(t, a, b)
 	f.wire = true
-	h, art := farHost(t, 10*time.Second, Options{}, f, "a", "b") // also what a relay may stand still: this machine may stall
+	h, art := farHost(t, testkit.Scale(10*time.Second), Options{}, f, "a", "b") // also what a relay may stand still: this machine may stall
 	other, err := h.AddDir(t.Context(), "other", "", tree(t, map[string]string{"x": "y"}))
 	if err != nil {
 		t.Fatal(err)
@@ -292,7 +293,7 @@ func TestDirectHangs(t *testing.T) {
 		}
 		h.mu.Lock()
 		noted := len(h.hung) == 1
-		h.hung = map[pair]time.Time{{"a", "b"}: time.Now().Add(time.Minute)} // however slow this machine is
+		h.hung = map[pair]time.Time{{"a", "b"}: time.Now().Add(time.Hour)} // however slow this machine is
 		h.mu.Unlock()
 		if !noted {
 			t.Errorf("after %d streams nothing is noted", i+1)

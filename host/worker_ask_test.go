@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -42,7 +43,7 @@ func impatient(calls ...string) Options {
 	return Options{patience: func(what string) time.Duration {
 		for _, c := range calls {
 			if c == what {
-				return 50 * time.Millisecond
+				return testkit.Scale(50 * time.Millisecond)
 			}
 		}
 		return time.Hour
@@ -99,7 +100,7 @@ func TestSilentWorker(t *testing.T) {
 				t.Errorf("%d starts", n)
 			}
 			answers.Store(true)
-			within(t, time.Minute, "all is gone", func() bool {
+			testkit.Until(t, "all is gone", func() bool {
 				reapAll(t, h)
 				return len(onWorker(t, rt, "m")) == 0
 			})
@@ -205,7 +206,7 @@ func TestHangsOnGoneWorker(t *testing.T) {
 		return nil
 	}
 	cfg, opts := testConfig("m"), impatient()
-	cfg.Timing.WorkerGone = 5 * time.Second
+	cfg.Timing.WorkerGone, cfg.Timing.Stalled = 300*time.Millisecond, 100*time.Millisecond
 	opts.Runtimes = map[string]sdk.Runtime{"memory": s}
 	h := openConfig(t, cfg, opts)
 	_, err := h.Container(t.Context(), "owner", ContainerRequest{})

@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -35,7 +36,7 @@ func TestDrainOutlivesItsErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := mustWorker(t, h, "a")
-	within(t, hangs, "the worker has retired", func() bool {
+	testkit.Until(t, "the worker has retired", func() bool {
 		w.lookNow()
 		return reportOf(t, h, "a").State == pool.Retired
 	})
@@ -66,8 +67,7 @@ func TestOrdersThatFail(t *testing.T) {
 	if err := c.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithTimeout(t.Context(), hangs)
-	defer stop()
+	ctx := testkit.Context(t)
 	if err := h.AwaitDrained(ctx, "m", nil); err != nil {
 		t.Error(err)
 	}
@@ -79,7 +79,7 @@ func TestForgottenUnderADrain(t *testing.T) {
 	t.Parallel()
 	n := newNodes()
 	cfg := testConfig("m")
-	cfg.Timing.Prune = time.Millisecond
+	cfg.Timing.Prune, cfg.Timing.Stalled = time.Millisecond, 100*time.Millisecond
 	o := &hooked{Runtime: newMemory(t, "m/1"), workers: n.workers}
 	h, err := Open(t.Context(), cfg, Options{StateDir: t.TempDir(), Runtimes: map[string]sdk.Runtime{"memory": o}})
 	if err != nil {
@@ -87,7 +87,7 @@ func TestForgottenUnderADrain(t *testing.T) {
 	}
 	t.Cleanup(func() { closeTestHost(t, h) })
 	n.tell(sdk.WorkerSnapshot, "m/1")
-	if err := readyWithin(t, h, hangs); err != nil {
+	if err := h.Ready(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Container(t.Context(), "busy", ContainerRequest{}); err != nil {
@@ -101,10 +101,10 @@ func TestForgottenUnderADrain(t *testing.T) {
 	d := w.drain
 	w.ordering.Unlock()
 	n.tell(sdk.WorkerRemove, "m/1")
-	within(t, hangs, "the node is forgotten", func() bool { return len(h.Workers()) == 0 })
+	testkit.Until(t, "the node is forgotten", func() bool { return len(h.Workers()) == 0 })
 	select {
 	case <-d.done:
-	case <-time.After(hangs):
+	case <-testkit.Context(t).Done():
 		t.Fatal("its drain goes on")
 	}
 	var rows []store.Worker
@@ -112,7 +112,7 @@ func TestForgottenUnderADrain(t *testing.T) {
 		t.Errorf("rows of workers are left: %+v, %v", rows, err)
 	}
 	n.tell(sdk.WorkerUpsert, "m/1")
-	within(t, hangs, "the node is there again", func() bool { return len(h.Workers()) == 1 && h.Workers()[0].Up })
+	testkit.Until(t, "the node is there again", func() bool { return len(h.Workers()) == 1 && h.Workers()[0].Up })
 	if r := reportOf(t, h, "m/1"); r.State != pool.Running {
 		t.Errorf("what was wanted of the old node is wanted of the new one: %+v", r)
 	}
@@ -141,8 +141,7 @@ job "j" {
 		t.Fatalf("%s, %v", states(res), err)
 	}
 	kept := "container " + containerRows(t, h)[0].ID
-	ctx, stop := context.WithTimeout(t.Context(), hangs)
-	defer stop()
+	ctx := testkit.Context(t)
 	told := func(d Drain) {
 		if strings.Contains(d.String(), "the end of") {
 			t.Errorf("it waits for %s", d)

@@ -11,11 +11,9 @@ import (
 	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
-
-// hangs bounds what a test awaits: only what never comes takes so long.
-const hangs = 3 * time.Minute
 
 func reportOf(t testing.TB, h *Host, name string) WorkerReport {
 	t.Helper()
@@ -119,7 +117,7 @@ job "j" {
 	if err := h.LandWorker(t.Context(), "a", "maintenance"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, hangs, "the drain tells what it waits for", func() bool {
+	testkit.Until(t, "the drain tells what it waits for", func() bool {
 		d := reportOf(t, h, "a").Drain
 		return d != nil && len(d.Artifacts) == 0 && d.Moved == 1 && slices.Equal(d.Containers, []string{"busy"})
 	})
@@ -191,7 +189,7 @@ func TestLandGoesOnAfterARestart(t *testing.T) {
 	}
 	closeTestHost(t, h)
 	h = openHost(t, rt, Options{StateDir: dir}, "m")
-	within(t, hangs, "the drain goes on", func() bool {
+	testkit.Until(t, "the drain goes on", func() bool {
 		d := reportOf(t, h, "m").Drain
 		return d != nil && slices.Equal(d.Containers, []string{"busy"})
 	})
@@ -244,7 +242,7 @@ func TestRetire(t *testing.T) {
 	if err := h.RetireWorker(t.Context(), "a", ""); err != nil {
 		t.Fatal(err)
 	}
-	within(t, hangs, "the drain says that there is nowhere to go", func() bool {
+	testkit.Until(t, "the drain says that there is nowhere to go", func() bool {
 		d := reportOf(t, h, "a").Drain
 		return d != nil && len(d.Artifacts) == 1 && strings.Contains(d.Artifacts[0].Why, "no other worker runs")
 	})
@@ -313,7 +311,7 @@ func TestRetireWhatIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.lookNow()
-	within(t, hangs, "the worker is away", func() bool { return !reportOf(t, h, "m").Up })
+	testkit.Until(t, "the worker is away", func() bool { return !reportOf(t, h, "m").Up })
 	for _, order := range []error{h.RetireWorker(t.Context(), "m", ""), h.AwaitDrained(t.Context(), "m", nil)} {
 		if order != nil {
 			t.Fatal(order)

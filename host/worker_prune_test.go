@@ -8,6 +8,7 @@ import (
 
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -45,7 +46,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	n, dir := newNodes(), t.TempDir()
 	cfg := testConfig("m")
-	cfg.Timing.Prune, cfg.Timing.WorkerGone = 100*time.Millisecond, time.Second
+	cfg.Timing.Prune, cfg.Timing.WorkerGone, cfg.Timing.Stalled = 100*time.Millisecond, time.Second, 100*time.Millisecond
 	o := &hooked{Runtime: newMemory(t, "m/1", "m/2"), workers: n.workers}
 	opts := Options{StateDir: dir, Runtimes: map[string]sdk.Runtime{"memory": o}}
 	h, err := Open(t.Context(), cfg, opts)
@@ -54,18 +55,18 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 	t.Cleanup(func() { closeTestHost(t, h) })
 	n.tell(sdk.WorkerSnapshot, "m/1")
-	if err := readyWithin(t, h, hangs); err != nil {
+	if err := h.Ready(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	p := script(t, h, "owner", "sleep 1000")
-	within(t, hangs, "it is followed, by a call that nothing on the worker ends", func() bool {
+	testkit.Until(t, "it is followed, by a call that nothing on the worker ends", func() bool {
 		return o.calls("follow") > 0
 	})
 	if err := h.CordonWorker(t.Context(), "m/1", ""); err != nil {
 		t.Fatal(err)
 	}
 	n.tell(sdk.WorkerRemove, "m/1")
-	within(t, hangs, "the node is forgotten", func() bool { return len(h.Workers()) == 0 })
+	testkit.Until(t, "the node is forgotten", func() bool { return len(h.Workers()) == 0 })
 	if row := containerRows(t, h)[0]; row.State != containerLost {
 		t.Errorf("its container is %s", row.State)
 	}
@@ -81,14 +82,14 @@ func TestNodesComeAndGo(t *testing.T) {
 		t.Errorf("its process: %+v", out)
 	}
 	n.tell(sdk.WorkerUpsert, "m/2")
-	within(t, hangs, "another node comes", func() bool { ws := h.Workers(); return len(ws) == 1 && ws[0].Up })
+	testkit.Until(t, "another node comes", func() bool { ws := h.Workers(); return len(ws) == 1 && ws[0].Up })
 	n.tell(sdk.WorkerUpsert, "m/1")
-	within(t, hangs, "the node is there again", func() bool { return len(h.Workers()) == 2 && h.Workers()[0].Up })
+	testkit.Until(t, "the node is there again", func() bool { return len(h.Workers()) == 2 && h.Workers()[0].Up })
 	if r := reportOf(t, h, "m/1"); r.State != pool.Running {
 		t.Errorf("what was wanted of the old node is wanted of the new one: %+v", r)
 	}
 	n.tell(sdk.WorkerRemove, "m/1")
-	within(t, hangs, "the node is forgotten again", func() bool { return len(h.Workers()) == 1 })
+	testkit.Until(t, "the node is forgotten again", func() bool { return len(h.Workers()) == 1 })
 	closeTestHost(t, h)
 
 	h2, err := Open(t.Context(), cfg, opts)
@@ -97,7 +98,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 	t.Cleanup(func() { closeTestHost(t, h2) })
 	n.tell(sdk.WorkerSnapshot, "m/2")
-	if err := readyWithin(t, h2, hangs); err != nil {
+	if err := h2.Ready(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	p, err = tryScript(t, h2, "owner", "sleep 1000")
@@ -132,7 +133,7 @@ func TestStalledAndBack(t *testing.T) {
 	}
 	set(true)
 	w.lookNow()
-	within(t, hangs, "the worker stalls", func() bool { return h.index.Workers()[0].State == pool.Stalled })
+	testkit.Until(t, "the worker stalls", func() bool { return h.index.Workers()[0].State == pool.Stalled })
 	if r := reportOf(t, h, "m"); r.State != pool.Stalled || r.Reason == "" {
 		t.Errorf("%+v", r)
 	}
@@ -143,7 +144,7 @@ func TestStalledAndBack(t *testing.T) {
 	}
 	set(false)
 	w.lookNow()
-	within(t, hangs, "the worker is back", func() bool { return h.index.Workers()[0].State == pool.Running })
+	testkit.Until(t, "the worker is back", func() bool { return h.index.Workers()[0].State == pool.Running })
 	c, err := h.Container(t.Context(), "owner", ContainerRequest{})
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +181,7 @@ func TestChangedFeatures(t *testing.T) {
 	}
 	set("some.new")
 	w.lookNow()
-	within(t, hangs, "the feature is there", func() bool { e, err := h.ExplainRequest(t.Context(), asks); return err == nil && e.Worker == "m" })
+	testkit.Until(t, "the feature is there", func() bool { e, err := h.ExplainRequest(t.Context(), asks); return err == nil && e.Worker == "m" })
 	c, err := h.Container(t.Context(), "first", asks)
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +191,7 @@ func TestChangedFeatures(t *testing.T) {
 		_, err := h.Container(t.Context(), "second", asks)
 		waited <- err
 	}()
-	within(t, hangs, "the second waits", func() bool { return h.queue.Len() == 1 })
+	testkit.Until(t, "the second waits", func() bool { return h.queue.Len() == 1 })
 	set()
 	w.lookNow()
 	if err := <-waited; !errors.As(err, &none) || none.Reasons[0].Reason != pool.NoFeature {

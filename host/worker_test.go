@@ -10,6 +10,7 @@ import (
 
 	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -30,10 +31,10 @@ func TestOneBadRecordKeepsNoWorkerAway(t *testing.T) {
 		return real()
 	}}
 	h = openUnready(t, o, dir, nil, "m")
-	if err := readyWithin(t, h, hangs); err != nil {
+	if err := h.Ready(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	within(t, hangs, "the worker is up", func() bool { return h.Workers()[0].Up })
+	testkit.Until(t, "the worker is up", func() bool { return h.Workers()[0].Up })
 }
 
 // One container that cannot be destroyed neither.
@@ -56,10 +57,10 @@ func TestOneStuckDestroyKeepsNoWorkerAway(t *testing.T) {
 	}
 	closeTestHost(t, h)
 	h = openUnready(t, o, dir, nil, "m")
-	if err := readyWithin(t, h, hangs); err != nil {
+	if err := h.Ready(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	within(t, hangs, "the worker is up", func() bool { return h.Workers()[0].Up })
+	testkit.Until(t, "the worker is up", func() bool { return h.Workers()[0].Up })
 }
 
 // What could not be destroyed while a worker was away within one session of its plugin is destroyed when it is back, with its volumes.
@@ -100,7 +101,7 @@ job "j" {
 	away.Store(false)
 	w, _ := h.worker("m")
 	w.lookNow()
-	within(t, hangs, "nothing is left on the worker", func() bool { return len(onWorker(t, rt, "m")) == 0 })
+	testkit.Until(t, "nothing is left on the worker", func() bool { return len(onWorker(t, rt, "m")) == 0 })
 }
 
 // The lease of a lost container ends.
@@ -121,7 +122,7 @@ func TestLeaseOfLostContainer(t *testing.T) {
 	reborn.Store(true)
 	w, _ := h.worker("m")
 	w.lookNow()
-	within(t, hangs, "container lost", func() bool { return containerRows(t, h)[0].State == containerLost })
+	testkit.Until(t, "container lost", func() bool { return containerRows(t, h)[0].State == containerLost })
 	if err := c.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -133,14 +134,14 @@ func TestLeaseOfLostContainer(t *testing.T) {
 // A worker that is taken away while it is looked at is not placed on afterwards.
 func TestRemovedWhileLookedAt(t *testing.T) {
 	t.Parallel()
-	looked, goOn := make(chan struct{}), make(chan struct{})
+	looked := make(chan struct{})
 	events := make(chan sdk.WorkerEvent, 4)
 	applied := make(chan struct{}, 4)
 	info := []sdk.WorkerInfo{{Name: "m", Platform: "memory"}}
-	o := &hooked{Runtime: newMemory(t, "m"), status: func(_ context.Context, n int, _ *sdk.Status) error {
+	o := &hooked{Runtime: newMemory(t, "m"), status: func(ctx context.Context, n int, _ *sdk.Status) error {
 		if n == 2 {
 			close(looked)
-			<-goOn
+			<-ctx.Done() // it is being taken away
 		}
 		return nil
 	}, workers: func(ctx context.Context, emit func(sdk.WorkerEvent) error) error {
@@ -150,9 +151,6 @@ func TestRemovedWhileLookedAt(t *testing.T) {
 		for {
 			select {
 			case e := <-events:
-				if e.Kind == sdk.WorkerRemove {
-					time.AfterFunc(200*time.Millisecond, func() { close(goOn) })
-				}
 				if err := emit(e); err != nil {
 					return err
 				}
@@ -168,9 +166,7 @@ func TestRemovedWhileLookedAt(t *testing.T) {
 	<-looked
 	events <- sdk.WorkerEvent{Kind: sdk.WorkerRemove, Workers: info}
 	<-applied
-	<-goOn
-	within(t, hangs, "the monitor has ended", func() bool { return !h.Workers()[0].Up && len(h.index.Workers()) == 0 })
-	<-time.After(300 * time.Millisecond) // no proof, but what comes back at once is seen
+	testkit.Until(t, "the monitor has ended", func() bool { return !h.Workers()[0].Up })
 	if ws := h.index.Workers(); len(ws) > 0 {
 		t.Errorf("placement still has %+v", ws)
 	}
@@ -187,7 +183,7 @@ func TestReadyThoughWorkersFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeTestHost(t, h) })
-	if err := readyWithin(t, h, hangs); err != nil {
+	if err := h.Ready(testkit.Context(t)); err != nil {
 		t.Error(err)
 	}
 }
@@ -233,8 +229,7 @@ func TestUnavailableForEver(t *testing.T) {
 	cfg := testConfig("a", "b")
 	cfg.Timing.WorkerGone = time.Second
 	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": o}})
-	ctx, cancel := context.WithTimeout(t.Context(), hangs)
-	defer cancel()
+	ctx := testkit.Context(t)
 	if err := h.index.Acquire(pool.Lease{Owner: "owner", Worker: "a"}); err != nil { // so that a is tried first
 		t.Fatal(err)
 	}
@@ -252,7 +247,7 @@ func TestResumeBeforeNodeIsBack(t *testing.T) {
 	t.Parallel()
 	rt, dir := memory.New([]string{"m/node"}, memory.Options{}), t.TempDir()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), hangs)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(t))
 		defer cancel()
 		rt.Close(ctx)
 	})
@@ -325,8 +320,7 @@ job "j" {
 	away.Store(false)
 	w, _ := h2.worker("m")
 	w.lookNow()
-	within(t, hangs, "nothing is left", func() bool { return len(onWorker(t, rt, "m")) == 0 })
-	_ = errors.New
+	testkit.Until(t, "nothing is left", func() bool { return len(onWorker(t, rt, "m")) == 0 })
 }
 
 // TestSilentPlugin has a plugin that runs and never tells its workers: whoever waits for the host is told why, and once it tells them
@@ -347,7 +341,7 @@ func TestSilentPlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closeTestHost(t, h) })
-	if err := readyWithin(t, h, hangs); err != nil {
+	if err := h.Ready(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	const why = `plugin "memory" has not told how it is`
@@ -356,7 +350,7 @@ func TestSilentPlugin(t *testing.T) {
 		t.Errorf("a container before it has told anything: %v", err)
 	}
 	close(speak)
-	within(t, hangs, "the worker is there", func() bool { return h.Workers()[0].Up && len(h.index.Workers()) == 1 })
+	testkit.Until(t, "the worker is there", func() bool { return h.Workers()[0].Up && len(h.index.Workers()) == 1 })
 	if p := script(t, h, "late", "exit 3"); waitOutcome(t, p).Exit.Code != 3 {
 		t.Errorf("it ended as %+v", waitOutcome(t, p))
 	}

@@ -47,13 +47,13 @@ type testWorld struct {
 	socket string
 }
 
-func startWorld(t testing.TB, worker string) *testWorld {
+func startWorld(t testing.TB, worker string, spill int64) *testWorld {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "sw") // short: a socket's path is
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &testWorld{hooked: &hooked{Runtime: newMemory(t, worker)}, socket: filepath.Join(dir, "w.sock")}
+	w := &testWorld{hooked: &hooked{Runtime: newMemory(t, worker), spill: spill}, socket: filepath.Join(dir, "w.sock")}
 	lis, err := net.Listen("unix", w.socket)
 	if err != nil {
 		t.Fatal(err)

@@ -5,15 +5,14 @@ package main
 import (
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/rpc"
 )
@@ -49,11 +48,7 @@ func TestSlipwayKilled(t *testing.T) {
 	if res := r.wait(); res.code != -1 {
 		t.Fatalf("killed slipway ended with %d", res.code)
 	}
-	for late := time.Now().Add(patience); len(p.processes("")) > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(late) {
-			t.Fatalf("processes %v are left %s after slipway's end", p.processes(""), patience)
-		}
-	}
+	testkit.Until(t, "its plugin ends with slipway", func() bool { return len(p.processes("")) == 0 })
 	if states, _ := filepath.Glob(p.tmp + "/slipway-*/state-*"); len(states) != 1 {
 		t.Errorf("states of the killed slipway: %v", states)
 	}
@@ -99,7 +94,7 @@ func TestStateInUse(t *testing.T) {
 func TestResume(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	socket := filepath.Join(p.root, "world.sock")
+	socket := p.world()
 	p.write(map[string]string{
 		"quick.hcl": oneStep("echo once; echo made > out/made"),
 		"slow.hcl":  oneStep(awaitScript),
@@ -113,18 +108,6 @@ func TestResume(t *testing.T) {
 	p.run("run", "quick.hcl", "--state", "s1", "--id", "a", "-o", "out=other").wants(codeUsage).says(`output "out" is not kept`)
 	p.run("logs", "a", "--state", "s1").wants(0).prints("only | once\n").says("only - exit code 0, on worker memory")
 
-	world := exec.Command(filepath.Join(p.bin, "slipway-memory"), "world", "--socket", socket, "--worker", "m")
-	world.Env, world.Stderr = p.env, os.Stderr
-	told, err := world.StdoutPipe()
-	p.must(err)
-	p.must(world.Start())
-	defer func() {
-		world.Process.Signal(syscall.SIGTERM)
-		world.Wait()
-	}()
-	if _, err := told.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
 	args := []string{"-c", "world.hcl", "run", "slow.hcl", "--state", "s2", "--id", "b"}
 	p.run("-c", "world.hcl", "run", "slow.hcl").wants(codeInternal).says("outlives this command", "give --state DIR").once()
 	r := p.start(args...)

@@ -4,9 +4,6 @@ package main
 
 import (
 	"encoding/json"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -17,24 +14,12 @@ import (
 func TestGC(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	socket := filepath.Join(p.root, "world.sock")
+	socket := p.world()
 	p.write(map[string]string{
 		"j.hcl":     oneStep("echo begun; sleep 600"),
 		"world.hcl": onMemory(`config { world = "unix:` + socket + `" }`),
 		"soon.hcl":  onMemory(`config { world = "unix:`+socket+`" }`) + "reaping { abandoned = \"1ms\" }\ntiming { missing_grace = \"1ms\" }\n",
 	})
-	world := exec.Command(filepath.Join(p.bin, "slipway-memory"), "world", "--socket", socket, "--worker", "m")
-	world.Env, world.Stderr = p.env, os.Stderr
-	told, err := world.StdoutPipe()
-	p.must(err)
-	p.must(world.Start())
-	defer func() {
-		world.Process.Signal(syscall.SIGTERM)
-		world.Wait()
-	}()
-	if _, err := told.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
 	p.run("gc").wants(codeUsage).says("gc needs --state DIR").once()
 	r := p.start("-c", "world.hcl", "run", "j.hcl", "--state", "s", "--id", "a")
 	r.await("only | begun")

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"testing"
 )
 
@@ -21,6 +23,12 @@ func TestMain(m *testing.M) {
 }
 
 func testMain(m *testing.M) int {
+	// Tests end slipway by these signals, whatever whoever runs the tests ignores: what is caught here is at its default in each child.
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGHUP} {
+		if signal.Ignored(s) {
+			signal.Notify(make(chan os.Signal, 1), s)
+		}
+	}
 	dir, err := os.MkdirTemp("", "slipway-built-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -6,14 +6,12 @@ import (
 	"bytes"
 	"io"
 	"os"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/internal/testkit"
 )
@@ -104,14 +102,13 @@ func readLate(p *place, args ...string) (stdout []byte) {
 	var said bytes.Buffer
 	c.Stderr = &said
 	p.must(c.Start())
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for !exists(p.work + "/out/end") {
-		<-look.C
-		if runtime.GOOS == "linux" && len(p.processes("slipway")) == 0 {
+	testkit.Until(p.t, "the output is written", func() bool {
+		there := exists(p.work + "/out/end")
+		if !there && runtime.GOOS == "linux" && len(p.processes("slipway")) == 0 {
 			p.t.Fatalf("slipway ended before its output was read:\n%s", said.String())
 		}
-	}
+		return there
+	})
 	stdout, err = io.ReadAll(out)
 	p.must(err)
 	p.ended(c.Wait())
@@ -186,8 +183,7 @@ func exists(file string) bool {
 func TestNoStdout(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	c := exec.Command("sh", "-c", p.bin+"/slipway exec -o out=out -- sh -c 'echo hi; echo made > out/made' >&-")
-	c.Dir, c.Env = p.work, p.env
+	c := p.program("sh", "-c", p.bin+"/slipway exec -o out=out -- sh -c 'echo hi; echo made > out/made' >&-")
 	if out, err := c.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -200,8 +196,7 @@ func TestNoStdout(t *testing.T) {
 func TestPipeline(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	c := exec.Command("sh", "-c", p.bin+"/slipway exec -- yes | head -1; "+p.bin+"/slipway workers | head -1 >/dev/null; echo end")
-	c.Dir, c.Env = p.work, p.env
+	c := p.program("sh", "-c", p.bin+"/slipway exec -- yes | head -1; "+p.bin+"/slipway workers | head -1 >/dev/null; echo end")
 	out, err := c.CombinedOutput()
 	if err != nil || string(out) != "y\nend\n" {
 		t.Errorf("%v: %s", err, out)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,8 +13,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
-	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // place is where one test runs slipway: its own programs, home, temporary directory and working directory, all of which
@@ -132,22 +133,35 @@ func executable(pid int) string {
 	return exe
 }
 
-// patience bounds each wait: what takes longer hangs.
-const patience = 5 * time.Minute
-
-// command is slipway with these arguments, killed if it runs for longer than patience.
+// command is slipway with these arguments, killed when the test can wait no longer.
 func (p *place) command(args ...string) *exec.Cmd {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	p.t.Cleanup(cancel)
-	return p.commandUntil(ctx, args...)
+	return p.program(filepath.Join(p.bin, "slipway"), args...)
 }
 
-// commandUntil is slipway with these arguments, killed at the end of ctx.
-func (p *place) commandUntil(ctx context.Context, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, filepath.Join(p.bin, "slipway"), args...)
-	c.Dir, c.Env, c.WaitDelay = p.work, p.env, patience
+// program is any program in slipway's place.
+func (p *place) program(name string, args ...string) *exec.Cmd {
+	p.t.Helper()
+	c := exec.CommandContext(testkit.Context(p.t), name, args...)
+	c.Dir, c.Env = p.work, p.env
 	return c
+}
+
+// world starts a memory world with a worker m that outlives slipway, until the test ends.
+func (p *place) world() (socket string) {
+	p.t.Helper()
+	socket = filepath.Join(p.root, "world.sock")
+	world := p.program(filepath.Join(p.bin, "slipway-memory"), "world", "--socket", socket, "--worker", "m")
+	world.Cancel = func() error { return world.Process.Signal(syscall.SIGTERM) }
+	world.Stderr = os.Stderr
+	told, err := world.StdoutPipe()
+	p.must(err)
+	p.must(world.Start())
+	p.t.Cleanup(func() { world.Wait() })
+	if _, err := told.Read(make([]byte, 1)); err != nil {
+		p.t.Fatal(err)
+	}
+	return socket
 }
 
 // result is how a run of slipway ended.

@@ -44,7 +44,8 @@ names; without one, everything runs in memory, by the plugin slipway-memory.
 Exit codes, the first that applies:
   141  nobody reads the output any more
     2  a flag, a file or an input is wrong
-  130  interrupted, by SIGINT, SIGTERM or SIGHUP
+  130  interrupted, by SIGINT, SIGTERM or SIGHUP; SIGINT and SIGHUP do nothing where they were
+       ignored when slipway began, as under nohup
     3  a step is lost: it was started, and nobody can tell how it ended
     4  something could not be run or written
     5  a step timed out

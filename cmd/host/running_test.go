@@ -2,14 +2,14 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // running is slipway under way: its output is awaited line by line.
@@ -24,10 +24,16 @@ type running struct {
 	readers sync.WaitGroup
 }
 
-// start starts slipway. It may run for as long as its test does: each wait for it is bounded.
+// start starts slipway. It may run for as long as its test does.
 func (p *place) start(args ...string) *running {
 	p.t.Helper()
-	r := &running{t: p.t, cmd: p.commandUntil(context.Background(), args...), changed: make(chan struct{})}
+	return p.begin(p.command(args...))
+}
+
+// begin starts a command of this place.
+func (p *place) begin(c *exec.Cmd) *running {
+	p.t.Helper()
+	r := &running{t: p.t, cmd: c, changed: make(chan struct{})}
 	for _, s := range []struct {
 		pipe func() (io.ReadCloser, error)
 		into *strings.Builder
@@ -38,8 +44,7 @@ func (p *place) start(args ...string) *running {
 	}
 	p.must(r.cmd.Start())
 	p.t.Cleanup(func() {
-		if r.cmd.ProcessState == nil { // the test has failed in between
-			r.cmd.Process.Kill()
+		if r.cmd.ProcessState == nil { // the test has failed in between, and its end kills what runs
 			r.readers.Wait()
 			r.cmd.Wait()
 		}
@@ -65,7 +70,7 @@ func (r *running) collect(from io.Reader, into *strings.Builder) {
 // await waits until stdout or stderr has the text.
 func (r *running) await(text string) {
 	r.t.Helper()
-	late := time.After(patience)
+	ctx := testkit.Context(r.t)
 	for {
 		r.mu.Lock()
 		out, err, changed := r.out.String(), r.err.String(), r.changed
@@ -75,7 +80,7 @@ func (r *running) await(text string) {
 		}
 		select {
 		case <-changed:
-		case <-late:
+		case <-ctx.Done():
 			r.t.Fatalf("slipway %q does not say %q\nstdout: %s\nstderr: %s", r.cmd.Args[1:], text, tail(out), tail(err))
 		}
 	}
@@ -91,8 +96,6 @@ func (r *running) signal(s os.Signal) {
 // wait waits for the end.
 func (r *running) wait() result {
 	r.t.Helper()
-	late := time.AfterFunc(patience, func() { r.cmd.Process.Kill() })
-	defer late.Stop()
 	r.readers.Wait()
 	err := r.cmd.Wait()
 	(&place{t: r.t}).ended(err)

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // listens waits until a daemon listens, or has ended instead.
@@ -20,7 +22,7 @@ func (r *running) listens() bool {
 		defer close(ended)
 		r.readers.Wait()
 	}()
-	late := time.After(patience)
+	ctx := testkit.Context(r.t)
 	for {
 		r.mu.Lock()
 		out, changed := r.out.String(), r.changed
@@ -32,7 +34,7 @@ func (r *running) listens() bool {
 		case <-changed:
 		case <-ended:
 			return false
-		case <-late:
+		case <-ctx.Done():
 			r.t.Fatal("a daemon neither listens nor ends")
 		}
 	}
@@ -49,7 +51,7 @@ func TestServeSuccessor(t *testing.T) {
 	defer conn.Close() // again, where the test fails before
 	_, err = io.WriteString(conn, "PUT /v1alpha1/artifacts/stalled HTTP/1.1\r\nHost: slipway\r\nContent-Length: 10\r\nExpect: 100-continue\r\n\r\n")
 	p.must(err)
-	p.must(conn.SetReadDeadline(time.Now().Add(patience)))
+	p.must(conn.SetReadDeadline(time.Now().Add(testkit.Bound(t))))
 	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
 		t.Fatalf("the daemon does not read an upload: %q %v", line, err)
 	}
@@ -58,17 +60,14 @@ func TestServeSuccessor(t *testing.T) {
 	s.signal(syscall.SIGTERM)
 
 	next := &served{p: p, socket: s.socket, http: s.http}
-	for late := time.Now().Add(patience); next.running == nil; {
-		r := p.start("serve", "--state", "state")
-		if r.listens() {
-			next.running = r
-			break
+	testkit.Until(t, "the state directory is left", func() bool {
+		next.running = p.start("serve", "--state", "state")
+		if next.listens() {
+			return true
 		}
-		r.wait().wants(codeInternal).says("in use by process") // not yet
-		if time.Now().After(late) {
-			t.Fatal("the state directory is never left")
-		}
-	}
+		next.wait().wants(codeInternal).says("in use by process") // not yet
+		return false
+	})
 	p.must(conn.Close())
 	s.wait().wants(0)
 	p.run("workers", "--state", "state").wants(0)

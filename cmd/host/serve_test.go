@@ -20,11 +20,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // served is a daemon on the state directory "state" of a place.
@@ -181,20 +182,8 @@ func TestServeSame(t *testing.T) {
 func TestServeKilled(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	socket := filepath.Join(p.root, "world.sock")
+	socket := p.world()
 	p.write(map[string]string{"j.hcl": oneStep(awaitScript), "world.hcl": onMemory(`config { world = "unix:` + socket + `" }`)})
-	world := exec.Command(filepath.Join(p.bin, "slipway-memory"), "world", "--socket", socket, "--worker", "m")
-	world.Env, world.Stderr = p.env, os.Stderr
-	told, err := world.StdoutPipe()
-	p.must(err)
-	p.must(world.Start())
-	defer func() {
-		world.Process.Signal(syscall.SIGTERM)
-		world.Wait()
-	}()
-	if _, err := told.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
 	args := []string{"run", "j.hcl", "--state", "state", "--id", "a", "-o", "out=out"}
 	s := p.serve("-c", "world.hcl")
 	r := p.start(args...)
@@ -202,11 +191,7 @@ func TestServeKilled(t *testing.T) {
 	s.signal(syscall.SIGKILL)
 	s.wait()
 	r.wait().wants(codeInternal).says("the daemon at unix://", "resume run a to go on")
-	for late := time.Now().Add(patience); len(p.processes("slipway-memory")) > 1; time.Sleep(10 * time.Millisecond) { // the killed one's plugin
-		if time.Now().After(late) {
-			t.Fatalf("processes %v are left of a daemon that was killed", p.processes(""))
-		}
-	}
+	testkit.Until(t, "the killed one's plugin ends", func() bool { return len(p.processes("slipway-memory")) <= 1 })
 
 	p.run("ps", "--state", "state").wants(0).shows("a    unfinished  ", "run/a/only  m       ready      main     running")
 	p.run("volumes", "--state", "state").wants(0).shows("m       open   output  run/a/only  /work/out")

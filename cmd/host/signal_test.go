@@ -3,7 +3,9 @@
 package main
 
 import (
+	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -44,6 +46,25 @@ func TestInterruptExec(t *testing.T) {
 	r.await("ready")
 	r.signal(os.Interrupt)
 	r.wait().wants(codeInterrupted).prints("ready\nbye\n").says("interrupted").once()
+}
+
+// TestNohup wants what was ignored when slipway began to stay so, under a run too, and other signals to do what they always do.
+func TestNohup(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	const script = `trap 'echo bye; exit 5' TERM; while read line; do echo got $line; done`
+	c := p.program("sh", "-c", `trap '' HUP; exec "$0" "$@"`, filepath.Join(p.bin, "slipway"), "exec", "--stdin", "--", "sh", "-c", script)
+	in, err := c.StdinPipe()
+	p.must(err)
+	r := p.begin(c)
+	for _, line := range []string{"one", "two"} {
+		_, err := io.WriteString(in, line+"\n")
+		p.must(err)
+		r.await("got " + line)
+		r.signal(syscall.SIGHUP)
+	}
+	r.signal(os.Interrupt)
+	r.wait().wants(codeInterrupted).prints("got one\ngot two\nbye\n").says("interrupted").once()
 }
 
 // TestInterruptTwice does not wait for the grace.

@@ -26,7 +26,7 @@ func (i interrupted) name() string {
 }
 
 // watchSignals ends a context at the first signal that asks slipway to end, and closes hurry at the second; the third has its usual
-// effect. Signals that slipway was started to ignore, as nohup does, stay ignored. A closed pipe is an error of the write, not a
+// effect. INT and HUP stay ignored where slipway was started so, as by nohup. A closed pipe is an error of the write, not a
 // signal.
 func watchSignals(end context.CancelCauseFunc) (hurry <-chan struct{}, stop func()) {
 	pipes := make(chan os.Signal, 1) // nobody reads it; ignoring the signal instead would be inherited by plugins

@@ -11,19 +11,16 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
 	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/api/internal/pb"
 	"github.com/slipway-run/slipway/host/config"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory"
 	"github.com/slipway-run/slipway/sdk"
 )
-
-// hang bounds what a test waits for.
-const hang = 2 * time.Minute
 
 // served is a server on a socket, with one worker in memory.
 type served struct {
@@ -70,7 +67,7 @@ func serveIn(t *testing.T, dir string, rt sdk.Runtime) *served {
 	c, err := NewClient(address)
 	must(t, err)
 	end := sync.OnceFunc(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), hang)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(t))
 		defer cancel()
 		must(t, s.Close(ctx))
 		stop()
@@ -88,38 +85,30 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// bounded is a context that ends before the test's own limit does.
-func bounded(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), hang)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // start runs a script as a process of an owner.
 func (s *served) start(t *testing.T, owner string, stdin bool, script string) {
 	t.Helper()
-	_, err := s.containers.EnsureContainer(bounded(t), connect.NewRequest(&pb.EnsureContainerRequest{Owner: owner, Outputs: []*pb.ContainerOutput{{Name: "out", Path: "out"}}}))
+	_, err := s.containers.EnsureContainer(testkit.Context(t), connect.NewRequest(&pb.EnsureContainerRequest{Owner: owner, Outputs: []*pb.ContainerOutput{{Name: "out", Path: "out"}}}))
 	must(t, err)
-	_, err = s.processes.StartProcess(bounded(t), connect.NewRequest(&pb.StartProcessRequest{Owner: owner, Path: "sh", Args: []string{"-c", script}, Stdin: stdin}))
+	_, err = s.processes.StartProcess(testkit.Context(t), connect.NewRequest(&pb.StartProcessRequest{Owner: owner, Path: "sh", Args: []string{"-c", script}, Stdin: stdin}))
 	must(t, err)
 }
 
 func (s *served) exit(t *testing.T, owner string) *pb.WaitProcessResponse {
 	t.Helper()
-	r, err := s.processes.WaitProcess(bounded(t), connect.NewRequest(&pb.WaitProcessRequest{Process: &pb.ProcessName{Owner: owner}}))
+	r, err := s.processes.WaitProcess(testkit.Context(t), connect.NewRequest(&pb.WaitProcessRequest{Process: &pb.ProcessName{Owner: owner}}))
 	must(t, err)
 	return r.Msg
 }
 
 func (s *served) output(t *testing.T, owner string) string {
 	t.Helper()
-	o, err := s.Output(bounded(t), owner, host.MainProcess, 0)
+	o, err := s.Output(testkit.Context(t), owner, host.MainProcess, 0)
 	must(t, err)
 	defer o.Close()
 	var b strings.Builder
 	for {
-		rec, err := o.Next(bounded(t))
+		rec, err := o.Next(testkit.Context(t))
 		if errors.Is(err, io.EOF) {
 			return b.String()
 		}
@@ -143,19 +132,19 @@ func archive(t *testing.T, name, text string) []byte {
 // TestContainer goes the whole way of an owner's container: an artifact goes in, a process runs, its output becomes an artifact.
 func TestContainer(t *testing.T) {
 	s := serve(t)
-	must(t, s.Upload(bounded(t), host.Upload{Name: "tree"}, func(_ context.Context, w io.Writer) error {
+	must(t, s.Upload(testkit.Context(t), host.Upload{Name: "tree"}, func(_ context.Context, w io.Writer) error {
 		_, err := w.Write(archive(t, "file", "content\n"))
 		return err
 	}))
-	err := s.Upload(bounded(t), host.Upload{Name: "tree"}, func(_ context.Context, w io.Writer) error { return nil })
+	err := s.Upload(testkit.Context(t), host.Upload{Name: "tree"}, func(_ context.Context, w io.Writer) error { return nil })
 	if !errors.Is(err, sdk.AlreadyExists) {
 		t.Errorf("the same name again: %v", err)
 	}
-	_, err = s.containers.EnsureContainer(bounded(t), connect.NewRequest(&pb.EnsureContainerRequest{Owner: "me",
+	_, err = s.containers.EnsureContainer(testkit.Context(t), connect.NewRequest(&pb.EnsureContainerRequest{Owner: "me",
 		Inputs: []*pb.ContainerInput{{Artifact: "tree", Path: "in"}}, Outputs: []*pb.ContainerOutput{{Name: "out", Path: "out"}}}))
 	must(t, err)
 	for range 2 { // the second time it is found
-		_, err = s.processes.StartProcess(bounded(t), connect.NewRequest(&pb.StartProcessRequest{Owner: "me", Path: "sh",
+		_, err = s.processes.StartProcess(testkit.Context(t), connect.NewRequest(&pb.StartProcessRequest{Owner: "me", Path: "sh",
 			Args: []string{"-c", "cat in/file; cp in/file out/copy; exit 3"}}))
 		must(t, err)
 	}
@@ -165,23 +154,23 @@ func TestContainer(t *testing.T) {
 	if got := s.output(t, "me"); got != "content\n" {
 		t.Errorf("it wrote %q", got)
 	}
-	sealed, err := s.containers.SealContainer(bounded(t), connect.NewRequest(&pb.SealContainerRequest{Owner: "me"}))
+	sealed, err := s.containers.SealContainer(testkit.Context(t), connect.NewRequest(&pb.SealContainerRequest{Owner: "me"}))
 	must(t, err)
 	var b bytes.Buffer
-	must(t, s.ReadFile(bounded(t), sealed.Msg.GetOutputs()["out"], "copy", &b))
+	must(t, s.ReadFile(testkit.Context(t), sealed.Msg.GetOutputs()["out"], "copy", &b))
 	if b.String() != "content\n" {
 		t.Errorf("the output has %q", b.String())
 	}
-	list, err := s.containers.ListContainers(bounded(t), connect.NewRequest(&pb.ListContainersRequest{OwnerPrefix: "me", All: true}))
+	list, err := s.containers.ListContainers(testkit.Context(t), connect.NewRequest(&pb.ListContainersRequest{OwnerPrefix: "me", All: true}))
 	must(t, err)
 	if c := list.Msg.GetContainers(); len(c) != 1 || c[0].GetState() != "destroyed" || len(c[0].GetProcesses()) != 1 || c[0].GetProcesses()[0].GetExit().GetCode() != 3 {
 		t.Errorf("remembered is %v", c)
 	}
-	_, err = s.containers.EnsureContainer(bounded(t), connect.NewRequest(&pb.EnsureContainerRequest{Owner: "run/a/b"}))
+	_, err = s.containers.EnsureContainer(testkit.Context(t), connect.NewRequest(&pb.EnsureContainerRequest{Owner: "run/a/b"}))
 	if connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Errorf("a container of a run: %v", err)
 	}
-	_, err = s.processes.WaitProcess(bounded(t), connect.NewRequest(&pb.WaitProcessRequest{Process: &pb.ProcessName{Owner: "nobody"}}))
+	_, err = s.processes.WaitProcess(testkit.Context(t), connect.NewRequest(&pb.WaitProcessRequest{Process: &pb.ProcessName{Owner: "nobody"}}))
 	if connect.CodeOf(err) != connect.CodeNotFound {
 		t.Errorf("an unknown process: %v", err)
 	}
@@ -194,7 +183,7 @@ func TestProtocols(t *testing.T) {
 	hc := s.http()
 	for name, opts := range map[string][]connect.ClientOption{"connect": nil, "json": {connect.WithProtoJSON()}, "grpc": {connect.WithGRPC()}, "grpc-web": {connect.WithGRPCWeb()}} {
 		c := pb.NewProcessServiceClient(hc, base, opts...)
-		stream, err := c.FollowOutput(bounded(t), connect.NewRequest(&pb.FollowOutputRequest{Process: &pb.ProcessName{Owner: "me"}}))
+		stream, err := c.FollowOutput(testkit.Context(t), connect.NewRequest(&pb.FollowOutputRequest{Process: &pb.ProcessName{Owner: "me"}}))
 		must(t, err)
 		var got []byte
 		for stream.Receive() {
@@ -203,7 +192,7 @@ func TestProtocols(t *testing.T) {
 		if err := errors.Join(stream.Err(), stream.Close()); err != nil || string(got) != "hello\n" {
 			t.Errorf("%s: %q %v", name, got, err)
 		}
-		_, err = c.SignalProcess(bounded(t), connect.NewRequest(&pb.SignalProcessRequest{Process: &pb.ProcessName{Owner: "none"}, Signal: "TERM"}))
+		_, err = c.SignalProcess(testkit.Context(t), connect.NewRequest(&pb.SignalProcessRequest{Process: &pb.ProcessName{Owner: "none"}, Signal: "TERM"}))
 		if got := answered(t.Context(), "", err); !errors.Is(got, sdk.NotFound) {
 			t.Errorf("%s: an unknown process is %v", name, got)
 		}
@@ -215,9 +204,9 @@ func TestFollowers(t *testing.T) {
 	s := serve(t)
 	const lines = 200_000
 	s.start(t, "me", false, "yes | head -n 200000")
-	slow, err := s.Output(bounded(t), "me", host.MainProcess, 0)
+	slow, err := s.Output(testkit.Context(t), "me", host.MainProcess, 0)
 	must(t, err)
-	first, err := slow.Next(bounded(t))
+	first, err := slow.Next(testkit.Context(t))
 	must(t, err)
 	if r := s.exit(t, "me"); r.GetExit().GetCode() != 0 {
 		t.Fatalf("it ended as %v", r)
@@ -228,7 +217,7 @@ func TestFollowers(t *testing.T) {
 	}
 	got := bytes.NewBuffer(first.Data)
 	for {
-		rec, err := slow.Next(bounded(t))
+		rec, err := slow.Next(testkit.Context(t))
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -246,18 +235,18 @@ func TestStdin(t *testing.T) {
 	s := serve(t)
 	s.start(t, "me", true, "cat")
 	name := &pb.ProcessName{Owner: "me"}
-	ctx, vanish := context.WithCancel(bounded(t))
+	ctx, vanish := context.WithCancel(testkit.Context(t))
 	to := s.processes.WriteStdin(ctx)
 	must(t, to.Send(&pb.WriteStdinRequest{Process: name, Data: []byte("one ")}))
-	follow, err := s.Output(bounded(t), "me", host.MainProcess, 0)
+	follow, err := s.Output(testkit.Context(t), "me", host.MainProcess, 0)
 	must(t, err)
-	rec, err := follow.Next(bounded(t)) // so it has arrived
+	rec, err := follow.Next(testkit.Context(t)) // so it has arrived
 	must(t, err)
 	must(t, follow.Close())
 	vanish()
 	_, _ = to.CloseAndReceive()
 
-	to = s.processes.WriteStdin(bounded(t))
+	to = s.processes.WriteStdin(testkit.Context(t))
 	must(t, to.Send(&pb.WriteStdinRequest{Process: name, Data: []byte("one two ")}))
 	must(t, to.Send(&pb.WriteStdinRequest{Position: 8, Data: []byte("three"), End: true}))
 	r, err := to.CloseAndReceive()
@@ -268,7 +257,7 @@ func TestStdin(t *testing.T) {
 	if s.exit(t, "me"); string(rec.Data) != "one " || s.output(t, "me") != "one two three" {
 		t.Errorf("it read %q, then %q", rec.Data, s.output(t, "me"))
 	}
-	to = s.processes.WriteStdin(bounded(t))
+	to = s.processes.WriteStdin(testkit.Context(t))
 	_ = to.Send(&pb.WriteStdinRequest{Process: &pb.ProcessName{Owner: "nobody"}, Data: []byte("x")}) // the answer says what is wrong
 	if _, err := to.CloseAndReceive(); connect.CodeOf(err) != connect.CodeNotFound {
 		t.Errorf("stdin of nobody: %v", err)
@@ -279,18 +268,18 @@ func TestStdin(t *testing.T) {
 func TestStdinRepeat(t *testing.T) {
 	s := serve(t)
 	s.start(t, "me", true, "cat")
-	_, err := s.processes.StartProcess(bounded(t), connect.NewRequest(&pb.StartProcessRequest{Owner: "me", Path: "sh", Stdin: true, Env: []string{"no name"}}))
+	_, err := s.processes.StartProcess(testkit.Context(t), connect.NewRequest(&pb.StartProcessRequest{Owner: "me", Path: "sh", Stdin: true, Env: []string{"no name"}}))
 	if connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Errorf("asking again, wrongly: %v", err)
 	}
-	to := s.processes.WriteStdin(bounded(t))
+	to := s.processes.WriteStdin(testkit.Context(t))
 	must(t, to.Send(&pb.WriteStdinRequest{Process: &pb.ProcessName{Owner: "me"}, Data: []byte("all"), End: true}))
 	_, err = to.CloseAndReceive()
 	must(t, err)
 	if r := s.exit(t, "me"); r.GetExit() == nil || r.GetExit().GetCode() != 0 || s.output(t, "me") != "all" {
 		t.Errorf("it ended as %v and wrote %q", r, s.output(t, "me"))
 	}
-	must(t, s.server.Drain(bounded(t))) // which waits for what goes with the process
+	must(t, s.server.Drain(testkit.Context(t))) // which waits for what goes with the process
 	s.server.mu.Lock()
 	defer s.server.mu.Unlock()
 	for key := range s.server.stdins {
@@ -303,33 +292,31 @@ func TestUploadBroken(t *testing.T) {
 	s := serve(t)
 	tree := archive(t, "file", strings.Repeat("content", 1000))
 	broken := errors.New("broken")
-	err := s.Upload(bounded(t), host.Upload{Name: "a"}, func(_ context.Context, w io.Writer) error {
+	err := s.Upload(testkit.Context(t), host.Upload{Name: "a"}, func(_ context.Context, w io.Writer) error {
 		_, err := w.Write(tree[:len(tree)/2])
 		return errors.Join(err, broken)
 	})
 	if !errors.Is(err, broken) {
 		t.Errorf("a reader that breaks: %v", err)
 	}
-	to := s.artifacts.UploadArtifact(bounded(t))
+	to := s.artifacts.UploadArtifact(testkit.Context(t))
 	must(t, to.Send(&pb.UploadArtifactRequest{Name: "b", Data: tree}))
 	_, err = to.CloseAndReceive() // without a sum
 	if err == nil {
 		t.Error("an upload without a sum is taken")
 	}
-	to = s.artifacts.UploadArtifact(bounded(t))
+	to = s.artifacts.UploadArtifact(testkit.Context(t))
 	must(t, to.Send(&pb.UploadArtifactRequest{Name: "c", Data: tree}))
 	must(t, to.Send(&pb.UploadArtifactRequest{Sum: &pb.Sum{Bytes: int64(len(tree)), Crc32C: 1}}))
 	if _, err = to.CloseAndReceive(); err == nil {
 		t.Error("an upload with a wrong sum is taken")
 	}
-	to = s.artifacts.UploadArtifact(bounded(t))
+	to = s.artifacts.UploadArtifact(testkit.Context(t))
 	if _, err := to.CloseAndReceive(); connect.CodeOf(err) != connect.CodeInvalidArgument {
 		t.Errorf("an upload of nothing: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), hang)
-	defer cancel()
-	must(t, s.server.Drain(ctx)) // which waits for uploads that their clients have left
-	list, err := s.Artifacts(bounded(t), "")
+	must(t, s.server.Drain(testkit.Context(t))) // which waits for uploads that their clients have left
+	list, err := s.Artifacts(testkit.Context(t), "")
 	must(t, err)
 	if len(list) != 0 {
 		t.Errorf("artifacts are left: %v", list)
@@ -338,7 +325,7 @@ func TestUploadBroken(t *testing.T) {
 	if len(blobs) != 0 || err != nil {
 		t.Errorf("blobs are left: %v %v", blobs, err)
 	}
-	if err := s.Upload(bounded(t), host.Upload{Name: "d"}, func(context.Context, io.Writer) error { return nil }); what(err) != WhatClosing {
+	if err := s.Upload(testkit.Context(t), host.Upload{Name: "d"}, func(context.Context, io.Writer) error { return nil }); what(err) != WhatClosing {
 		t.Errorf("a server that drains: %v", err)
 	}
 }
@@ -348,7 +335,7 @@ func TestAway(t *testing.T) {
 	c, err := NewClient("unix://" + filepath.Join(t.TempDir(), "none"))
 	must(t, err)
 	defer c.Close()
-	_, err = c.Info(bounded(t))
+	_, err = c.Info(testkit.Context(t))
 	if _, ok := errors.AsType[*GoneError](err); !ok {
 		t.Errorf("it is %v", err)
 	}

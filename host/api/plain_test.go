@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/host/spool"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -22,7 +23,7 @@ func TestPlainNames(t *testing.T) {
 	hc := s.http()
 	ask := func(method, path, body string) (int, string) {
 		t.Helper()
-		r, err := http.NewRequestWithContext(bounded(t), method, base+path, strings.NewReader(body))
+		r, err := http.NewRequestWithContext(testkit.Context(t), method, base+path, strings.NewReader(body))
 		must(t, err)
 		answer, err := hc.Do(r)
 		must(t, err)
@@ -39,7 +40,7 @@ func TestPlainNames(t *testing.T) {
 		if status, text := ask("GET", "/v1alpha1/files/"+at+"?path=file", ""); status != http.StatusOK || text != "of "+name {
 			t.Errorf("%s has %d %q", name, status, text)
 		}
-		if a, err := s.server.artifact(bounded(t), name); err != nil || a.Name != name {
+		if a, err := s.server.artifact(testkit.Context(t), name); err != nil || a.Name != name {
 			t.Errorf("%s is %v, %v", name, a, err)
 		}
 	}
@@ -105,7 +106,7 @@ func TestUnused(t *testing.T) {
 		t.Helper()
 		conn, err := net.Dial("unix", path)
 		must(t, err)
-		must(t, conn.SetDeadline(time.Now().Add(hang)))
+		must(t, conn.SetDeadline(time.Now().Add(testkit.Bound(t))))
 		_, err = io.WriteString(conn, "GET "+what+" HTTP/1.1\r\nHost: slipway\r\n\r\n")
 		must(t, err)
 		return conn
@@ -119,7 +120,7 @@ func TestUnused(t *testing.T) {
 	}
 	select {
 	case <-broken:
-	case <-bounded(t).Done():
+	case <-testkit.Context(t).Done():
 		t.Error("the answer that nobody reads goes on")
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-run/slipway/host/api/internal/pb"
 	"github.com/slipway-run/slipway/host/job"
 	"github.com/slipway-run/slipway/host/stream"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -25,14 +26,14 @@ import (
 func (s *served) begin(t *testing.T, req *pb.StartRunRequest, script string) {
 	t.Helper()
 	req.What = &pb.StartRunRequest_Command{Command: &pb.Command{Path: "sh", Args: []string{"-c", script}}}
-	_, err := s.runs.StartRun(bounded(t), connect.NewRequest(req))
+	_, err := s.runs.StartRun(testkit.Context(t), connect.NewRequest(req))
 	must(t, err)
 }
 
 // until watches a run to the first event of a kind.
 func (s *served) until(t *testing.T, run, kind string) *pb.Event {
 	t.Helper()
-	from, err := s.runs.WatchRun(bounded(t), connect.NewRequest(&pb.WatchRunRequest{Id: run}))
+	from, err := s.runs.WatchRun(testkit.Context(t), connect.NewRequest(&pb.WatchRunRequest{Id: run}))
 	must(t, err)
 	defer from.Close()
 	for from.Receive() {
@@ -63,7 +64,7 @@ func TestCloseBeforeFetched(t *testing.T) {
 
 	s = serveIn(t, dir, rt)
 	defer s.stop()
-	res, err := s.Run(bounded(t), RunRequest{RunRequest: host.RunRequest{ID: "a", Job: script(text), Outputs: map[string]string{"out": target}}})
+	res, err := s.Run(testkit.Context(t), RunRequest{RunRequest: host.RunRequest{ID: "a", Job: script(text), Outputs: map[string]string{"out": target}}})
 	must(t, err)
 	if !res.Succeeded() || res.Recorded {
 		t.Errorf("it ended as %+v", res)
@@ -83,13 +84,13 @@ func TestMissedOutput(t *testing.T) {
 		j.Steps[0].Outputs = append(j.Steps[0].Outputs, name)
 		j.Outputs = append(j.Outputs, job.Output{Name: name, From: job.Ref{Step: CommandStep, Output: name}})
 	}
-	_, err := s.runs.StartRun(bounded(t), connect.NewRequest(&pb.StartRunRequest{Id: "a", Outputs: targets,
+	_, err := s.runs.StartRun(testkit.Context(t), connect.NewRequest(&pb.StartRunRequest{Id: "a", Outputs: targets,
 		What: &pb.StartRunRequest_Command{Command: command(j)}}))
 	must(t, err)
 	taken := s.until(t, "a", KindOutput).GetOutput().GetName()
-	_, err = s.runs.AcceptOutput(bounded(t), connect.NewRequest(&pb.AcceptOutputRequest{Id: "a", Name: taken}))
+	_, err = s.runs.AcceptOutput(testkit.Context(t), connect.NewRequest(&pb.AcceptOutputRequest{Id: "a", Name: taken}))
 	must(t, err)
-	res, err := s.Run(bounded(t), RunRequest{RunRequest: host.RunRequest{ID: "a", Job: j, Outputs: targets}, Told: func(e RunEvent) {
+	res, err := s.Run(testkit.Context(t), RunRequest{RunRequest: host.RunRequest{ID: "a", Job: j, Outputs: targets}, Told: func(e RunEvent) {
 		if e.Kind == host.EventFinished { // all was well when it began
 			must(t, os.MkdirAll(filepath.Join(targets[taken], "in the way"), 0o755))
 		}
@@ -111,12 +112,12 @@ func TestOutputsInPlace(t *testing.T) {
 		j.Outputs = append(j.Outputs, job.Output{Name: name, From: job.Ref{Step: CommandStep, Output: name}})
 	}
 	req := RunRequest{RunRequest: host.RunRequest{ID: "a", Job: j, Outputs: targets}}
-	_, err := s.runs.StartRun(bounded(t), connect.NewRequest(&pb.StartRunRequest{Id: "a", Outputs: targets,
+	_, err := s.runs.StartRun(testkit.Context(t), connect.NewRequest(&pb.StartRunRequest{Id: "a", Outputs: targets,
 		What: &pb.StartRunRequest_Command{Command: command(j)}}))
 	must(t, err)
 	first := s.until(t, "a", KindOutput).GetOutput()
-	must(t, s.downloadDir(bounded(t), first.GetArtifact(), targets[first.GetName()], false, func(dir string) {
-		s.place(bounded(t), "a", first.GetName(), targets[first.GetName()], dir)
+	must(t, s.downloadDir(testkit.Context(t), first.GetArtifact(), targets[first.GetName()], false, func(dir string) {
+		s.place(testkit.Context(t), "a", first.GetName(), targets[first.GetName()], dir)
 	})) // and here its client is killed
 	before, err := os.Stat(targets["one"])
 	must(t, err)
@@ -126,13 +127,13 @@ func TestOutputsInPlace(t *testing.T) {
 			must(t, os.MkdirAll(inTheWay, 0o755))
 		}
 	}
-	if res, err := s.Run(bounded(t), req); err == nil || res.Outputs["one"] == "" || res.Outputs["two"] != "" {
+	if res, err := s.Run(testkit.Context(t), req); err == nil || res.Outputs["one"] == "" || res.Outputs["two"] != "" {
 		t.Fatalf("with something in the way it ended as %+v, %v", res, err)
 	}
 	must(t, os.Remove(inTheWay))
 	req.Told = nil
 	for _, recorded := range []bool{false, true} {
-		res, err := s.Run(bounded(t), req)
+		res, err := s.Run(testkit.Context(t), req)
 		must(t, err)
 		if !res.Succeeded() || len(res.Outputs) != 2 || res.Recorded != recorded {
 			t.Errorf("it ended as %+v", res)
@@ -181,12 +182,12 @@ job "j" {
 func (s *served) release(t *testing.T, run string) {
 	t.Helper()
 	owner := host.RunOwner(run, "wait")
-	o, err := s.Output(bounded(t), owner, host.MainProcess, 0)
+	o, err := s.Output(testkit.Context(t), owner, host.MainProcess, 0)
 	must(t, err)
 	defer o.Close()
-	_, err = o.Next(bounded(t))
+	_, err = o.Next(testkit.Context(t))
 	must(t, err)
-	_, err = s.processes.SignalProcess(bounded(t), connect.NewRequest(&pb.SignalProcessRequest{Process: &pb.ProcessName{Owner: owner}, Signal: "USR1"}))
+	_, err = s.processes.SignalProcess(testkit.Context(t), connect.NewRequest(&pb.SignalProcessRequest{Process: &pb.ProcessName{Owner: owner}, Signal: "USR1"}))
 	must(t, err)
 }
 
@@ -198,7 +199,7 @@ func write(t *testing.T, file, text string) {
 
 func (s *served) artifactNames(t *testing.T) []string {
 	t.Helper()
-	list, err := s.Artifacts(bounded(t), "")
+	list, err := s.Artifacts(testkit.Context(t), "")
 	must(t, err)
 	var out []string
 	for _, a := range list {
@@ -222,7 +223,7 @@ func (s *served) run(t *testing.T, req RunRequest) (started chan struct{}, done 
 			once()
 		}
 	}
-	ctx := bounded(t)
+	ctx := testkit.Context(t)
 	go func() {
 		res, err := s.Run(ctx, req)
 		done <- runEnd{res, err}
@@ -238,7 +239,7 @@ func TestInputsOfRetriedRun(t *testing.T) {
 	in, target := filepath.Join(dir, "in"), filepath.Join(dir, "target")
 	left := "upload/a/in"
 	s := serveIn(t, dir, rt)
-	must(t, s.Upload(bounded(t), host.Upload{Name: left}, func(_ context.Context, w io.Writer) error {
+	must(t, s.Upload(testkit.Context(t), host.Upload{Name: left}, func(_ context.Context, w io.Writer) error {
 		_, err := w.Write(archive(t, "f", "left"))
 		return err
 	}))
@@ -255,12 +256,12 @@ func TestInputsOfRetriedRun(t *testing.T) {
 
 	write(t, filepath.Join(in, "f"), "changed")
 	s = serveIn(t, dir, rt)
-	_, err := s.runs.AbortRun(bounded(t), connect.NewRequest(&pb.AbortRunRequest{Id: "a"}))
+	_, err := s.runs.AbortRun(testkit.Context(t), connect.NewRequest(&pb.AbortRunRequest{Id: "a"}))
 	if err = s.err(t.Context(), err); !errors.Is(err, sdk.FailedPrecondition) || !errors.Is(err, sdk.Reason("stopped")) {
 		t.Errorf("a run that is not under way is aborted: %v", err)
 	}
 	s.server.Refuse()
-	if _, err := s.Run(bounded(t), inputs(t, "a", in, target)); what(err) != WhatClosing {
+	if _, err := s.Run(testkit.Context(t), inputs(t, "a", in, target)); what(err) != WhatClosing {
 		t.Errorf("a server that ends begins a run: %v", err)
 	}
 	s.stop()
@@ -321,7 +322,7 @@ func TestOneRunOfMany(t *testing.T) {
 func TestSameRun(t *testing.T) {
 	s := serve(t)
 	for _, name := range []string{"one", "two"} {
-		must(t, s.Upload(bounded(t), host.Upload{Name: name}, func(_ context.Context, w io.Writer) error {
+		must(t, s.Upload(testkit.Context(t), host.Upload{Name: name}, func(_ context.Context, w io.Writer) error {
 			_, err := w.Write(archive(t, "f", name))
 			return err
 		}))
@@ -332,7 +333,7 @@ func TestSameRun(t *testing.T) {
 		change(r, c)
 		return r
 	}
-	_, err := s.runs.StartRun(bounded(t), connect.NewRequest(request(func(*pb.StartRunRequest, *pb.Command) {})))
+	_, err := s.runs.StartRun(testkit.Context(t), connect.NewRequest(request(func(*pb.StartRunRequest, *pb.Command) {})))
 	must(t, err)
 	for _, tt := range []struct {
 		what   string
@@ -350,7 +351,7 @@ func TestSameRun(t *testing.T) {
 			r.What = &pb.StartRunRequest_File{File: &pb.JobFile{Source: "x"}}
 		}, sdk.Invalid},
 	} {
-		r, err := s.runs.StartRun(bounded(t), connect.NewRequest(request(tt.change)))
+		r, err := s.runs.StartRun(testkit.Context(t), connect.NewRequest(request(tt.change)))
 		switch err = s.err(t.Context(), err); {
 		case tt.err == nil && (err != nil || !r.Msg.GetFound()):
 			t.Errorf("%s is not found: %v", tt.what, err)
@@ -358,9 +359,9 @@ func TestSameRun(t *testing.T) {
 			t.Errorf("%s: %v", tt.what, err)
 		}
 	}
-	_, err = s.runs.AbortRun(bounded(t), connect.NewRequest(&pb.AbortRunRequest{Id: "a", Kill: true}))
+	_, err = s.runs.AbortRun(testkit.Context(t), connect.NewRequest(&pb.AbortRunRequest{Id: "a", Kill: true}))
 	must(t, err)
 	s.until(t, "a", KindEnded)
-	_, err = s.runs.AbortRun(bounded(t), connect.NewRequest(&pb.AbortRunRequest{Id: "a"})) // it stays as it is
+	_, err = s.runs.AbortRun(testkit.Context(t), connect.NewRequest(&pb.AbortRunRequest{Id: "a"})) // it stays as it is
 	must(t, err)
 }

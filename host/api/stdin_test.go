@@ -11,6 +11,7 @@ import (
 
 	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/api/internal/pb"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -25,15 +26,15 @@ func TestStalledStdin(t *testing.T) {
 	for i := range stalled {
 		run := fmt.Sprintf("stalled-%d", i)
 		s.server.stdin(runStdin(run)) // of a run whose process reads nothing yet
-		to := s.processes.WriteStdin(bounded(t))
+		to := s.processes.WriteStdin(testkit.Context(t))
 		half := len(text) / 2
 		must(t, to.Send(&pb.WriteStdinRequest{Run: run, Data: []byte(text[:half])})) // more than the server takes
 		must(t, to.Send(&pb.WriteStdinRequest{Position: int64(half), Data: []byte(text[half:])}))
 		senders = append(senders, to)
 	}
-	_, err := s.runs.AbortRun(bounded(t), connect.NewRequest(&pb.AbortRunRequest{Id: "a", Kill: true}))
+	_, err := s.runs.AbortRun(testkit.Context(t), connect.NewRequest(&pb.AbortRunRequest{Id: "a", Kill: true}))
 	must(t, err)
-	r, err := s.runs.WaitRun(bounded(t), connect.NewRequest(&pb.WaitRunRequest{Id: "a"}))
+	r, err := s.runs.WaitRun(testkit.Context(t), connect.NewRequest(&pb.WaitRunRequest{Id: "a"}))
 	must(t, err)
 	if got := r.Msg.GetResult().GetSteps(); len(got) != 1 || got[0].GetState() != string(host.StepAborted) {
 		t.Errorf("the run ended as %v", r.Msg)
@@ -55,7 +56,7 @@ func TestStdinOfTwo(t *testing.T) {
 	s := serve(t)
 	in := s.server.stdin(runStdin("a"))
 	send := func(at int64, text string, end bool) (int64, error) {
-		to := s.processes.WriteStdin(bounded(t))
+		to := s.processes.WriteStdin(testkit.Context(t))
 		_ = to.Send(&pb.WriteStdinRequest{Run: "a", Position: at, Data: []byte(text), End: end}) // the answer says what is wrong
 		r, err := to.CloseAndReceive()
 		if err != nil {

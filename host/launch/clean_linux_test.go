@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 func TestSocketsAndLitterAreRemoved(t *testing.T) {
@@ -209,7 +211,7 @@ func TestAPluginDoesNotOutliveItsHost(t *testing.T) {
 			if err != nil || atoi != nil {
 				t.Fatalf("the host said %q, %v", first, err)
 			}
-			awaitGone(t, pid, patience)
+			awaitGone(t, pid, testkit.Bound(t))
 
 			// The next host removes what that one could not.
 			left := func() []string {

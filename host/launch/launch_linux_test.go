@@ -20,9 +20,6 @@ import (
 	"github.com/slipway-run/slipway/internal/testkit"
 )
 
-// patience bounds every wait of the tests; nothing waits that long unless it fails.
-const patience = 2 * time.Minute
-
 // misbehave is the path of the plugin that the tests run.
 var misbehave string
 
@@ -51,9 +48,10 @@ func buildAndRun(m *testing.M) int {
 
 // quick are timings for tests: nothing waits for long, and nothing is given up on a machine that stalls. Tests of what is given up say so.
 func quick(o *Options) {
-	o.StartTimeout, o.ConfigureTimeout = patience, patience
-	o.StopGrace, o.DumpGrace, o.attributeGrace = patience, patience, patience
-	o.HealthEvery = time.Hour
+	const never = time.Hour
+	o.StartTimeout, o.ConfigureTimeout = never, never
+	o.StopGrace, o.DumpGrace, o.attributeGrace = never, never, never
+	o.HealthEvery, o.OpenFor, o.OpenWindow, o.StableAfter = never, never, never, never
 	o.BackoffMin, o.BackoffMax = 10*time.Millisecond, 50*time.Millisecond
 }
 
@@ -89,13 +87,13 @@ func launch(t *testing.T, mode []string, change ...func(*Spec, *Options)) (*Plug
 // stop stops p.
 func stop(t *testing.T, p *Plugin) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(t))
 	defer cancel()
 	if err := p.Stop(ctx); err != nil {
 		t.Errorf("Stop: %v", err)
 	}
 	if ctx.Err() != nil {
-		t.Errorf("Stop took %v", patience)
+		t.Error("Stop does not end by itself")
 	}
 	if r := p.State(); r.State != StateStopped || r.PID != 0 {
 		t.Errorf("after Stop: state %s, pid %d", r.State, r.PID)
@@ -104,9 +102,7 @@ func stop(t *testing.T, p *Plugin) {
 
 func session(t *testing.T, p *Plugin) *Session {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	s, err := p.Session(ctx)
+	s, err := p.Session(testkit.Context(t))
 	if err != nil {
 		t.Fatalf("Session: %v", err)
 	}
@@ -122,7 +118,7 @@ func failure(t *testing.T, p *Plugin) *Error {
 
 func await(t *testing.T, p *Plugin, what string, ok func(Report) bool) Report {
 	t.Helper()
-	late := time.After(patience)
+	ctx := testkit.Context(t)
 	for {
 		changed := p.Changes()
 		r := p.State()
@@ -131,8 +127,8 @@ func await(t *testing.T, p *Plugin, what string, ok func(Report) bool) Report {
 		}
 		select {
 		case <-changed:
-		case <-late:
-			t.Fatalf("no %s within %v; state %s, error %v", what, patience, r.State, r.Err)
+		case <-ctx.Done():
+			t.Fatalf("in vain it was waited for %s; state %s, error %v", what, r.State, r.Err)
 		}
 	}
 }
@@ -193,7 +189,7 @@ func (l *logs) snapshot() ([]map[string]any, <-chan struct{}) {
 // await gives the first line whose message or line contains text.
 func (l *logs) await(t *testing.T, text string) map[string]any {
 	t.Helper()
-	late := time.After(patience)
+	ctx := testkit.Context(t)
 	for {
 		lines, changed := l.snapshot()
 		for _, line := range lines {
@@ -205,8 +201,8 @@ func (l *logs) await(t *testing.T, text string) map[string]any {
 		}
 		select {
 		case <-changed:
-		case <-late:
-			t.Fatalf("%q was not logged within %v", text, patience)
+		case <-ctx.Done():
+			t.Fatalf("%q was not logged", text)
 		}
 	}
 }

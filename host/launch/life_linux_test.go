@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -165,14 +166,14 @@ func freeze(t *testing.T, pid int) {
 
 func TestAStoppedPluginIsHungAndRestarted(t *testing.T) {
 	// Many misses: so that it is not this machine that stalls, neither before it is stopped nor while its degraded state is awaited.
-	p, l := launch(t, nil, func(_ *Spec, o *Options) { o.HealthEvery, o.HealthMisses = 100*time.Millisecond, 20 })
+	p, l := launch(t, nil, func(_ *Spec, o *Options) { o.HealthEvery, o.HealthMisses = testkit.Scale(100*time.Millisecond), 20 })
 	s := session(t, p)
 	pid := p.State().PID
 	freeze(t, pid)
 	await(t, p, "degraded state", func(r Report) bool { return r.State == StateDegraded })
 	select {
 	case <-s.Gone:
-	case <-time.After(patience):
+	case <-testkit.Context(t).Done():
 		t.Fatal("the session does not end")
 	}
 	// On a machine that stalls the next ones may seem to hang, too.
@@ -261,7 +262,7 @@ func TestAGrandchildThatHoldsThePipes(t *testing.T) {
 			}
 			select {
 			case <-s.Gone:
-			case <-time.After(patience): // the child hangs for ever
+			case <-testkit.Context(t).Done(): // the child hangs for ever
 				t.Fatal("the exit is not seen")
 			}
 			r := await(t, p, "second session", func(r Report) bool { return r.State == StateReady && r.Epoch == 2 })
@@ -269,7 +270,7 @@ func TestAGrandchildThatHoldsThePipes(t *testing.T) {
 				t.Errorf("%v, %+v", r.Err, r.LastExit)
 			}
 			if kind == "group" {
-				awaitGone(t, child, patience)
+				awaitGone(t, child, testkit.Bound(t))
 			}
 			stop(t, p)
 			lines, _ := l.snapshot()
@@ -308,7 +309,7 @@ func TestADeafPluginIsKilled(t *testing.T) {
 }
 
 func TestAPluginThatMissesTheEndOfStdinIsTerminated(t *testing.T) {
-	p, _ := launch(t, []string{"deaf=stdin"}, func(_ *Spec, o *Options) { o.StopGrace, o.termGrace = 100*time.Millisecond, patience })
+	p, _ := launch(t, []string{"deaf=stdin"}, func(_ *Spec, o *Options) { o.StopGrace, o.termGrace = 100*time.Millisecond, time.Hour })
 	session(t, p)
 	stop(t, p)
 	if exit := p.State().LastExit; exit == nil || exit.Code != 0 {
