@@ -197,3 +197,40 @@ func storeTrailer(t *testing.T, dir, process, trailer string) {
 		t.Fatal(err)
 	}
 }
+
+// TestUnsettledStartInALostContainer: whether a start took effect is not known, and its container is lost meanwhile. That is the answer,
+// and no worker is asked for it: it may be away for ever.
+func TestUnsettledStartInALostContainer(t *testing.T) {
+	t.Parallel()
+	ctx, cut := context.WithCancel(t.Context())
+	o := &hooked{Runtime: newMemory(t, "m"), on: map[string]func(int, func() error) error{"start": func(int, func() error) error {
+		cut()
+		return ctx.Err()
+	}}}
+	h := openHost(t, o, Options{}, "m")
+	c, err := h.Container(t.Context(), "owner", ContainerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Start(ctx, MainProcess, ProcessRequest{Path: "true"}); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a start that was cut: %v", err)
+	}
+	if err := h.loseContainer(t.Context(), string(c.id), "its worker came back empty"); err != nil {
+		t.Fatal(err)
+	}
+	if c, err = h.FindContainer(t.Context(), "owner"); err != nil {
+		t.Fatal(err)
+	}
+	asked := o.calls("start") + o.calls("list-processes")
+	p, err := c.Start(t.Context(), MainProcess, ProcessRequest{Path: "true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outcome, err := p.Wait(t.Context())
+	if _, lost := errors.AsType[*LostError](outcome.Err); err != nil || !lost {
+		t.Errorf("%+v, %v, want lost", outcome, err)
+	}
+	if n := o.calls("start") + o.calls("list-processes"); n != asked {
+		t.Errorf("the worker was asked %d times", n-asked)
+	}
+}
