@@ -191,12 +191,14 @@ func TestSilenceIsTold(t *testing.T) {
 // A call that hangs on a worker that goes away ends with the host's patience for that, and not with its own.
 func TestHangsOnGoneWorker(t *testing.T) {
 	t.Parallel()
+	var h *Host
 	var away atomic.Bool
 	s := newSilent(newMemory(t, "m"), func(call, _ string) bool {
 		if call != "create" {
 			return false
 		}
 		away.Store(true)
+		mustWorker(t, h, "m").lookNow()
 		return true
 	})
 	s.status = func(context.Context, int, *sdk.Status) error {
@@ -208,7 +210,7 @@ func TestHangsOnGoneWorker(t *testing.T) {
 	cfg, opts := testConfig("m"), impatient()
 	cfg.Timing.WorkerGone, cfg.Timing.Stalled = 300*time.Millisecond, 100*time.Millisecond
 	opts.Runtimes = map[string]sdk.Runtime{"memory": s}
-	h := openConfig(t, cfg, opts)
+	h = openConfig(t, cfg, opts)
 	_, err := h.Container(t.Context(), "owner", ContainerRequest{})
 	if err == nil || !strings.Contains(err.Error(), "no route to it") || !strings.Contains(err.Error(), "has been away for") {
 		t.Errorf("err = %v, want why the worker is away", err)

@@ -24,8 +24,9 @@ func TestConformance(t *testing.T) {
 	servers := gardentest.Start(t, gardentest.Options{})
 	rt := newRuntime(t, config(t, servers))
 	target := conformance.InProcess(rt, "here")
-	target.Probe = conformance.LinuxProbe(t) // beside busybox
-	options := conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale()}
+	target.Probe = conformance.LinuxProbe(t)                   // beside busybox
+	without := []conformance.Requirement{conformance.EnvCrash} // which the package ongarden has
+	options := conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Without: without}
 	if testing.Short() {
 		options.Only = smoke
 	}

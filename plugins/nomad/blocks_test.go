@@ -3,14 +3,12 @@
 package nomad
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"net"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/nomad/api"
 
@@ -19,16 +17,11 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// TestBlocks has several blocks on one node, of one plugin and of others, and blocks that get other names.
-func TestBlocks(t *testing.T) {
-	a := nomadtest.Start(t, nomadtest.Options{Dev: true, HostVolumes: []string{hostVolume}, HCL: `client {
-		node_class = "large"
-		meta { tags = "gpu, ssd,gpu", team = "red" }
-	}`})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+// testBlocks has several blocks on one node, of one plugin and of others, and blocks that get other names.
+func testBlocks(t *testing.T, a *nomadtest.Agent) {
+	ctx := testkit.Context(t)
 	c := config(a)
-	c.Store = &StoreConfig{HostVolume: hostVolume, Path: program(storeProgram), CPU: 10}
+	c.Store = &StoreConfig{HostVolume: "blocks", Path: program(storeProgram), CPU: 10}
 	c.TagsFrom, c.TeamFrom = []string{fromMeta + "tags", fromClass}, fromMeta+"team"
 
 	ours := map[string]string{sdk.LabelInstallation: "i"}
@@ -205,8 +198,7 @@ func TestStoreJobID(t *testing.T) {
 func TestLameStore(t *testing.T) {
 	testkit.Soak(t, "an agent of its own")
 	a := nomadtest.Start(t, nomadtest.Options{Dev: true, HostVolumes: []string{hostVolume}})
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	plugin := func() (*Runtime, *node) {
 		c := config(a)
 		c.Store = &StoreConfig{HostVolume: hostVolume, Path: program(storeProgram), CPU: 10}

@@ -3,9 +3,7 @@
 package nomad
 
 import (
-	"context"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/conformance"
 	"github.com/slipway-run/slipway/internal/testkit"
@@ -29,12 +27,12 @@ func TestDocker(t *testing.T) {
 func testConformance(t *testing.T, a *nomadtest.Agent) {
 	c, lis := fetching(t, onDocker(a))
 	rt, n := open(t, a, c, lis)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	healthy(ctx, t, n) // then all that it can is known
 	target := conformance.InProcess(rt, n.name)
-	target.Probe = conformance.LinuxProbe(t) // beside busybox
-	conformance.Run(t, target, conformance.Options{Short: true, Skip: []string{
+	target.Probe = conformance.LinuxProbe(t)                   // beside busybox
+	without := []conformance.Requirement{conformance.EnvCrash} // which testProgram has
+	conformance.Run(t, target, conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Without: without, Skip: []string{
 		"I*", "A*", "S*", "X*", "T*", "P*", "L*", "K*", // of processes
 		"C35-*", "W10-*", "W22-*", "W25-*", "W26-*", // many containers at once
 	}})

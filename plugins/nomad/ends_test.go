@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -60,8 +61,7 @@ func testEnds(t *testing.T, a *nomadtest.Agent) {
 // endsLost runs a script in a container, has an end made of that once it has said that it begun, and wants all that is told of it then to be true.
 func endsLost(t *testing.T, a *nomadtest.Agent, nodes []*node, spec sdk.ContainerSpec, script string, do func(context.Context, *api.Allocation) error, words []string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	n, id := nodes[0], spec.ID
 	if err := n.CreateContainer(ctx, spec, nil); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@
 package nomad
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -65,12 +64,15 @@ func program(name string) string { return filepath.Join(built, name) }
 // hostVolume is where nodes keep volumes.
 const hostVolume = "slipway"
 
+// patient is a time that no test is to see the end of.
+var patient = sdk.Duration(testkit.Scale(2 * time.Minute))
+
 // config is a block for an agent's one node, whose containers are processes of the machine.
 func config(a *nomadtest.Agent) Config {
 	return Config{
 		Address: a.Address(), Namespace: "default", Driver: "raw_exec", Privileged: "deny", Architecture: "amd64", ShimPath: program(shimProgram),
 		CPU: 10, Memory: 64 << 20, MaxConnections: 32, Rate: 100,
-		PlaceTimeout: sdk.Duration(time.Minute), StartTimeout: sdk.Duration(2 * time.Minute), RequestTimeout: sdk.Duration(time.Minute),
+		PlaceTimeout: patient, StartTimeout: patient, RequestTimeout: patient,
 	}
 }
 
@@ -136,8 +138,7 @@ func nodeOf(t *testing.T, rt *Runtime, a *nomadtest.Agent, block string) *node {
 // told waits until a worker is told of.
 func told(t *testing.T, rt *Runtime, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	found := errors.New("found")
 	err := rt.Workers(ctx, func(e sdk.WorkerEvent) error {
 		for _, w := range e.Workers {

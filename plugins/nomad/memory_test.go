@@ -5,10 +5,10 @@ package nomad
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -16,8 +16,7 @@ import (
 // testMemory has processes take more memory than their container has. The one that does is told apart from one that was killed, and the container goes on; where it
 // is the container's keeper that the kernel ends, all of it is lost.
 func testMemory(t *testing.T, a *nomadtest.Agent) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	_, n := open(t, a, onDocker(a), nil)
 	if s := healthy(ctx, t, n); !s.Has(sdk.FeatureExitOOM) || !s.Has(sdk.FeatureLimitsMemory) {
 		t.Fatalf("features %q", s.Features)

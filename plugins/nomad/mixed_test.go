@@ -4,7 +4,6 @@ package nomad
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"net"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 )
@@ -28,8 +28,7 @@ func testMixed(t *testing.T, a *nomadtest.Agent) {
 	if text, err := exec.CommandContext(t.Context(), dir+"image.sh", image).CombinedOutput(); err != nil {
 		t.Fatalf("image.sh: %v\n%s", err, text)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	said := ""
 	for try := 1; ; try++ { // a port may be lost to another between choosing and binding it
 		address := unused(t)

@@ -4,7 +4,6 @@ package nomad
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -13,21 +12,30 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// TestNode walks through a container's life on a real node.
+// TestNode has one agent whose containers are processes of the machine for all that the gate asks a real node.
 func TestNode(t *testing.T) {
-	a := nomadtest.Start(t, nomadtest.Options{Dev: true})
+	a := nomadtest.Start(t, nomadtest.Options{Dev: true, HostVolumes: []string{hostVolume, "taken", "empty", "blocks"}, HCL: `client {
+		node_class = "large"
+		meta { tags = "gpu, ssd,gpu", team = "red" }
+	}`})
+	t.Run("life", func(t *testing.T) { testLife(t, a) }) // the first: it wants to find the cluster empty
+	t.Run("store", func(t *testing.T) { testStore(t, a) })
+	t.Run("blocks", func(t *testing.T) { testBlocks(t, a) })
+}
+
+// testLife walks through a container's life on a real node.
+func testLife(t *testing.T, a *nomadtest.Agent) {
 	c := config(a)
 	rt, n := open(t, a, c, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	if status := healthy(ctx, t, n); status.ContainerIncarnation != a.NodeID() {
 		t.Errorf("%+v", status)
 	}
@@ -103,6 +111,11 @@ func TestNode(t *testing.T) {
 		if _, err := nodes.ToggleEligibility(a.NodeID(), false, nil); err != nil {
 			t.Fatal(err)
 		}
+		defer func() {
+			if _, err := nodes.ToggleEligibility(a.NodeID(), true, nil); err != nil {
+				t.Error(err)
+			}
+		}()
 		for { // until the list has come
 			changed, _, _ := rt.state()
 			if n.condition() != api.NodeStatusReady {
@@ -125,8 +138,7 @@ func TestNode(t *testing.T) {
 
 // testNoPlace asks for more than there is: it must be told at once, with Nomad's words, and nothing may start later.
 func testNoPlace(t *testing.T, n *node) {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	// A limit of memory raw_exec cannot hold, but Nomad reserves it.
 	err := n.create(ctx, sdk.ContainerSpec{ID: "huge", Token: "t", Limits: sdk.Resources{MemoryBytes: 1 << 50}}, func(sdk.Progress) {})
 	if !errors.Is(err, sdk.Invalid) || !errors.Is(err, sdk.ReasonTooLarge) || !strings.Contains(err.Error(), "memory") {
@@ -139,8 +151,7 @@ func testNoPlace(t *testing.T, n *node) {
 
 // testFull starts a plugin on a node that has no room for a look at what it can do. What runs there is seen and followed all the same.
 func testFull(t *testing.T, a *nomadtest.Agent) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	c := config(a)
 	_, first := open(t, a, c, nil)
 	stub, err := first.pool.stub(first.name)
@@ -172,8 +183,7 @@ func testFull(t *testing.T, a *nomadtest.Agent) {
 
 // testRegistration has something come between the plugin and its agent while a job is registered: that says nothing of the job.
 func testRegistration(t *testing.T, a *nomadtest.Agent) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	to, err := url.Parse(a.Address())
 	if err != nil {
 		t.Fatal(err)
@@ -218,8 +228,7 @@ func testRegistration(t *testing.T, a *nomadtest.Agent) {
 
 // testNotServed has a node fetch the shim from where nobody is.
 func testNotServed(t *testing.T, a *nomadtest.Agent) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	c, lis := fetching(t, config(a))
 	c.Serve = "http://127.0.0.1:1"
 	_, n := open(t, a, c, lis)
@@ -231,8 +240,7 @@ func testNotServed(t *testing.T, a *nomadtest.Agent) {
 
 // testWaiters has more who wait for something to change than there are connections: whoever asks for what is known gets it.
 func testWaiters(t *testing.T, a *nomadtest.Agent) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	c := config(a)
 	c.MaxConnections = 8 // four for all but commands
 	_, n := open(t, a, c, nil)

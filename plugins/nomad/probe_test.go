@@ -15,20 +15,19 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/hashicorp/nomad/api"
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-run/slipway/host/launch"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
 
 // testKilledProbe kills the plugin's program while it looks at what a node can do. What it leaves the next one takes away, and nothing of one that lives.
 func testKilledProbe(t *testing.T, a *nomadtest.Agent) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	to, err := url.Parse(a.Address())
 	if err != nil {
 		t.Fatal(err)
@@ -55,9 +54,9 @@ func testKilledProbe(t *testing.T, a *nomadtest.Agent) {
 	}
 	plugin := launch.Start(launch.Spec{Name: "nomad", Command: program("slipway-nomad"), Configure: func(context.Context, sdk.PluginInfo) (sdk.Block, []sdk.Block, error) {
 		return sdk.Block{Name: "nomad"}, []sdk.Block{{Name: "pool", Values: settings}}, nil
-	}}, launch.Options{StartTimeout: time.Minute, ConfigureTimeout: time.Minute, HealthMisses: 20, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	}}, launch.Options{StartTimeout: testkit.Bound(t), ConfigureTimeout: testkit.Bound(t), HealthMisses: 1000, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), testkit.Bound(t))
 		defer cancel()
 		plugin.Stop(ctx)
 	}()

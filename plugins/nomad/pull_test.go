@@ -11,8 +11,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -20,8 +20,7 @@ import (
 // testPull has a container wait for its image, for one plugin that makes it and one that goes on with that: whoever follows a process there is told that it is
 // half made, and nobody is cut off.
 func testPull(t *testing.T, a *nomadtest.Agent) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	asked, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -86,18 +85,5 @@ func testPull(t *testing.T, a *nomadtest.Agent) {
 // able waits until it is known what a node can do.
 func able(ctx context.Context, t *testing.T, n *node) {
 	t.Helper()
-	for {
-		s, err := n.Status(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if s.Has(sdk.FeatureImageRef) && s.Health == sdk.Healthy {
-			return
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			t.Fatal(s.Reason)
-		}
-	}
+	shows(ctx, t, n, "it is known what the node can do", func(s sdk.Status) bool { return s.Has(sdk.FeatureImageRef) && s.Health == sdk.Healthy })
 }

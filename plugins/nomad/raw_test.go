@@ -9,9 +9,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/conformance"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -19,14 +19,13 @@ import (
 // testRaw has raw_exec mount volumes. What its containers have of the machine besides is not isolated, and no case of that runs.
 func testRaw(t *testing.T, a *nomadtest.Agent, c Config) {
 	rt, n := open(t, a, c, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	if s := healthy(ctx, t, n); !s.Has(sdk.FeatureImageVolume) {
 		t.Errorf("features %v, without %s", s.Features, sdk.FeatureImageVolume)
 	}
 	target := conformance.InProcess(rt, n.name)
 	target.Probe = conformance.LinuxProbe(t)
-	conformance.Run(t, target, conformance.Options{Short: true, Only: []string{
+	conformance.Run(t, target, conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Only: []string{
 		"C17-*", "C19-*", "C20-*", "C21-*", "C27-*", // of mounts and images
 		"V18-*", "V23-*", "V24-*", "F33-*", // of volumes, from inside
 	}})
@@ -38,8 +37,7 @@ func testRaw(t *testing.T, a *nomadtest.Agent, c Config) {
 
 // testNoMounts has shims that may mount nothing, and drivers that do not: workers say so, and run what needs no volumes.
 func testNoMounts(t *testing.T, a *nomadtest.Agent, c Config) {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	powerless := filepath.Join(t.TempDir(), "shim")
 	script := "#!/bin/sh\nexec setpriv --bounding-set -sys_admin " + program(shimProgram) + ` "$@"` + "\n"
 	if err := os.WriteFile(powerless, []byte(script), 0o755); err != nil {
@@ -49,17 +47,7 @@ func testNoMounts(t *testing.T, a *nomadtest.Agent, c Config) {
 		c := c
 		c.ShimPath = powerless
 		_, n := open(t, a, c, nil)
-		for { // until a look has succeeded
-			_, err := n.able(ctx)
-			if err == nil {
-				break
-			}
-			select {
-			case <-time.After(50 * time.Millisecond):
-			case <-ctx.Done():
-				t.Fatal(err)
-			}
-		}
+		testkit.Until(t, "a look has succeeded", func() bool { _, err := n.able(ctx); return err == nil })
 		degraded(ctx, t, n, "CAP_SYS_ADMIN", short(a.NodeID()))
 		refused(ctx, t, n, "CAP_SYS_ADMIN")
 		if err := n.CreateContainer(ctx, sdk.ContainerSpec{ID: "none", Token: "t"}, nil); err != nil {

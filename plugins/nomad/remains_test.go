@@ -3,10 +3,9 @@
 package nomad
 
 import (
-	"context"
 	"testing"
-	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -14,8 +13,7 @@ import (
 // testRemains has a volume of a container's own whose container has no job: it is listed as gone, and goes when that is destroyed.
 func testRemains(t *testing.T, a *nomadtest.Agent) {
 	_, n := open(t, a, onDocker(a), nil)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	s, _, err := n.volumes.open(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -40,10 +38,11 @@ func testRemains(t *testing.T, a *nomadtest.Agent) {
 		}
 		return all
 	}
-	all := listed(ours)
-	for len(all) == 0 && ctx.Err() == nil { // a store that does not answer in time is left out of a list
+	var all []sdk.ContainerInfo
+	testkit.Until(t, "it is listed", func() bool { // a store that does not answer in time is left out of a list
 		all = listed(ours)
-	}
+		return len(all) > 0
+	})
 	if len(all) != 1 || all[0].ID != "half" || all[0].Token != "t" || all[0].State != sdk.ContainerGone || all[0].Labels[sdk.LabelInstallation] != "remains" {
 		t.Errorf("%+v", all)
 	}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -13,17 +14,16 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// TestStore sees to a node's store through plugins that come and go, each with other settings. Its volumes stay.
-func TestStore(t *testing.T) {
-	a := nomadtest.Start(t, nomadtest.Options{Dev: true, HostVolumes: []string{hostVolume, "taken", "empty"}})
+// testStore sees to a node's store through plugins that come and go, each with other settings. Its volumes stay.
+func testStore(t *testing.T, a *nomadtest.Agent) {
 	c := config(a)
 	c.Store = &StoreConfig{HostVolume: hostVolume, Path: program(storeProgram), CPU: 10}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
+	ctx := testkit.Context(t)
 	with := func(change func(*Config)) *node {
 		t.Helper()
 		c, s := c, *c.Store
@@ -182,36 +182,38 @@ func TestOlder(t *testing.T) {
 // healthy waits until a worker is.
 func healthy(ctx context.Context, t *testing.T, n *node) sdk.Status {
 	t.Helper()
-	for {
-		s, err := n.Status(ctx)
-		if err != nil {
-			t.Fatalf("%v, after %+v", err, s)
+	return shows(ctx, t, n, "the worker is healthy", func(s sdk.Status) bool { return s.Health == sdk.Healthy })
+}
+
+// shows waits until a worker says of itself what is wanted.
+func shows(ctx context.Context, t *testing.T, n *node, what string, wanted func(sdk.Status) bool) (s sdk.Status) {
+	t.Helper()
+	ok := false
+	defer func() {
+		if !ok {
+			t.Logf("it said last: %+v", s)
 		}
-		if s.Health == sdk.Healthy {
-			return s
+	}()
+	testkit.Until(t, what, func() bool {
+		var err error
+		if s, err = n.Status(ctx); err != nil {
+			t.Fatal(err)
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			t.Fatalf("it is never healthy: %s", s.Reason)
-		}
-	}
+		ok = wanted(s)
+		return ok
+	})
+	return s
 }
 
 // degraded waits until a worker is, for a reason with these words: what is not known in time it says later.
 func degraded(ctx context.Context, t *testing.T, n *node, words ...string) {
 	t.Helper()
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
-	for ; ; <-again.C {
-		s, err := n.Status(ctx)
-		if err != nil || s.Health != sdk.Degraded {
-			t.Fatalf("%+v, %v; want it to name %q", s, err, words)
+	shows(ctx, t, n, fmt.Sprintf("the worker names %q", words), func(s sdk.Status) bool {
+		if s.Health != sdk.Degraded {
+			t.Fatalf("it is %s", s.Health)
 		}
-		if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(s.Reason, w) }) {
-			return
-		}
-	}
+		return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(s.Reason, w) })
+	})
 }
 
 // settled makes a call again as long as its answer is only that it cannot be now, as hosts do: a store may have just been replaced.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/slipway-run/slipway/conformance"
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // smoke are the cases of the gate where only the keeper differs.
@@ -21,7 +22,8 @@ func TestConformance(t *testing.T) {
 			rt := newRuntime(t, Config{Shim: shim, Keeper: keeper})
 			target := conformance.InProcess(rt, "here")
 			target.Commands, target.Probe = commands, probe
-			options := conformance.Options{Short: true}
+			without := []conformance.Requirement{conformance.EnvCrash} // which TestProgram has
+			options := conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Without: without}
 			if keeper == "serve" { // differs in the keeper, not in what volumes are
 				options.Only = []string{"P*", "X*", "I*", "T*", "S*", "A*", "K*", "L*"}
 				if testing.Short() {

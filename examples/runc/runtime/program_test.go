@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-run/slipway/conformance"
 	"github.com/slipway-run/slipway/host/launch"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -45,5 +46,7 @@ func TestProgram(t *testing.T) {
 		Env:     map[string]string{"PATH": os.Getenv("PATH")},
 		Launch:  launch.Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))},
 	})
-	conformance.Run(t, target, conformance.Options{Short: true, Profiles: []conformance.Profile{conformance.Recovery, conformance.Streaming}})
+	conformance.Run(t, target, conformance.Options{
+		Short: true, TimeScale: 10 * testkit.TimeScale(), Profiles: []conformance.Profile{conformance.Recovery, conformance.Streaming},
+	})
 }

@@ -22,8 +22,7 @@ import (
 )
 
 const (
-	startLimit = 3 * time.Minute  // for an agent to be ready; 3 s is usual
-	stopLimit  = 2 * time.Minute  // for a whole clean-up; 3 s is usual
+	cleanLimit = 30 * time.Second // at least, for a clean-up, also where a test has waited to its end; 3 s is usual
 	askLimit   = 10 * time.Second // for each thing that the agent is asked to end; then it is done by force
 	portTries  = 5                // a port may be lost to another between choosing and binding it
 )
@@ -35,6 +34,7 @@ type Agent struct {
 	bin       string
 	dev       bool
 	ports     ports
+	claims    []net.Listener // keep the ports from other tests, as long as the agent may be started again
 	transport *http.Transport
 	client    *api.Client
 	node      string
@@ -86,14 +86,13 @@ func begin(t testing.TB, o Options, a *Agent) *Agent {
 	if o.Dev && a.role != alone {
 		t.Fatal("nomadtest: Options.Dev is for agents that are server and client in one")
 	}
-	// What others left takes its time from nobody.
-	sweeping, swept := context.WithTimeout(context.Background(), startLimit)
-	if err := sweep(sweeping); err != nil {
+	if err := starts.hopeless(); err != nil {
+		t.Fatalf("nomadtest: not tried again, for it did not start before: %v", err)
+	}
+	ctx := testkit.Context(t)
+	if err := sweep(ctx); err != nil {
 		t.Logf("nomadtest: clearing away what an earlier test left: %v", err)
 	}
-	swept()
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
-	defer cancel()
 	if err := a.open(); err != nil {
 		t.Fatalf("nomadtest: %v", err)
 	}
@@ -112,10 +111,40 @@ func begin(t testing.TB, o Options, a *Agent) *Agent {
 			t.Fatalf("nomadtest: %v", err)
 		}
 	}
-	if err := a.first(ctx, o, freePorts); err != nil {
+	err = a.first(ctx, o, freePorts)
+	starts.note(err)
+	if err != nil {
 		t.Fatalf("nomadtest: %v", err)
 	}
 	return a
+}
+
+// starts is how starting agents went in this process: where none starts, each test would wait for it to its end.
+var starts outcome
+
+type outcome struct {
+	mu      sync.Mutex
+	started bool
+	failed  error // the first time, before any was started
+}
+
+func (o *outcome) note(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.started = o.started || err == nil
+	if o.failed == nil && !o.started {
+		o.failed = err
+	}
+}
+
+// hopeless is why the first agent did not start, unless one has since.
+func (o *outcome) hopeless() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.started {
+		return nil
+	}
+	return o.failed
 }
 
 // startDocker starts the agent's Docker and gives it its image.
@@ -155,15 +184,16 @@ func (a *Agent) open() error {
 	return nil
 }
 
-// first starts the agent for the first time, on the ports that choose gives. An agent that ends before it is ready is started again on others, but
-// only if one of its own was taken meanwhile.
-func (a *Agent) first(ctx context.Context, o Options, choose func() (ports, error)) error {
+// first starts the agent for the first time, on the ports that choose gives and claims. An agent that ends before it is ready is started again on others,
+// but only if one of its own was taken meanwhile.
+func (a *Agent) first(ctx context.Context, o Options, choose func() (ports, []net.Listener, error)) error {
 	for try := 1; ; try++ {
-		p, err := choose()
+		a.letPorts()
+		var err error
+		a.ports, a.claims, err = choose()
 		if err != nil {
 			return err
 		}
-		a.ports = p
 		if err := a.configure(o); err != nil {
 			return err
 		}
@@ -171,10 +201,18 @@ func (a *Agent) first(ctx context.Context, o Options, choose func() (ports, erro
 			return err
 		}
 		err = a.launch(ctx)
-		if err == nil || !errors.Is(err, errEnded) || try == portTries || p.free() {
+		if err == nil || !errors.Is(err, errEnded) || try == portTries || a.ports.free() {
 			return err
 		}
 	}
+}
+
+// letPorts gives the agent's ports to whoever wants them.
+func (a *Agent) letPorts() {
+	for _, c := range a.claims {
+		c.Close()
+	}
+	a.claims = nil
 }
 
 // connect makes the client for the agent's address, closing the connections of an earlier one.

@@ -17,13 +17,6 @@ import (
 	"github.com/slipway-run/slipway/internal/testkit"
 )
 
-func limited(t *testing.T) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 // sleeper is a task that does nothing until it is ended.
 func sleeper(driver string) Task {
 	t := Task{Driver: driver, Command: "/bin/sleep", Args: []string{"1000"}}
@@ -37,7 +30,7 @@ func sleeper(driver string) Task {
 func TestTwoAgents(t *testing.T) {
 	testkit.Soak(t, "agents of its own")
 	t.Parallel()
-	ctx := limited(t)
+	ctx := testkit.Context(t)
 	var agents [2]*Agent
 	for i := range agents {
 		agents[i] = Start(t, Options{Dev: i == 0})
@@ -96,7 +89,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%v is %v; want %v", c.name, c.got, c.want)
 		}
 	}
-	if err := a.Restart(limited(t)); err == nil {
+	if err := a.Restart(testkit.Context(t)); err == nil {
 		t.Error("an agent without state was restarted")
 	}
 }
@@ -115,7 +108,7 @@ func TestChrootEnv(t *testing.T) {
 		t.Fatal(err)
 	}
 	chroot[own] = "/srv/that"
-	ctx := limited(t)
+	ctx := testkit.Context(t)
 	a := Start(t, Options{Dev: true, ChrootEnv: chroot})
 	if !a.HasExec() {
 		testkit.Lacking(t, "the exec driver needs control groups")
@@ -141,7 +134,7 @@ func TestChrootEnv(t *testing.T) {
 func TestRunReasons(t *testing.T) {
 	testkit.Soak(t, "agents of its own")
 	t.Parallel()
-	ctx := limited(t)
+	ctx := testkit.Context(t)
 	a := Start(t, Options{Dev: true})
 	for _, c := range []struct {
 		name string
@@ -183,12 +176,12 @@ func TestLostPort(t *testing.T) {
 			}
 			t.Cleanup(func() { a.cleanUp(t) })
 			chosen := 0
-			err = a.first(limited(t), Options{Dev: true}, func() (ports, error) {
-				p, err := freePorts()
+			err = a.first(testkit.Context(t), Options{Dev: true}, func() (ports, []net.Listener, error) {
+				p, claims, err := freePorts()
 				if chosen++; chosen == 1 && err == nil {
 					err = take(&p)
 				}
-				return p, err
+				return p, claims, err
 			})
 			if err != nil || chosen != 2 {
 				t.Errorf("chose %d times, error %v; want twice and none", chosen, err)
@@ -215,7 +208,7 @@ func TestBadConfiguration(t *testing.T) {
 	}
 	t.Cleanup(func() { a.cleanUp(t) })
 	chosen := 0
-	err = a.first(limited(t), Options{HCL: "no_such_setting = true"}, func() (ports, error) {
+	err = a.first(testkit.Context(t), Options{HCL: "no_such_setting = true"}, func() (ports, []net.Listener, error) {
 		chosen++
 		return freePorts()
 	})

@@ -12,13 +12,15 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 	"golang.org/x/sys/unix"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 const dirPrefix = "slipway-nomad-"
 
 // cleanUp ends what the agent has been asked to run, then the agent, and takes away what is left. It fails the test if anything stays.
 func (a *Agent) cleanUp(t testing.TB) {
-	ctx, cancel := context.WithTimeout(context.Background(), stopLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), max(testkit.Bound(t), cleanLimit))
 	defer cancel()
 	s := &site{dir: a.dir}
 	if err := s.survey(); err != nil {
@@ -58,6 +60,7 @@ func (a *Agent) cleanUp(t testing.TB) {
 		t.Errorf("nomadtest: left behind: %s", f)
 	}
 	a.lock.Close()
+	a.letPorts()
 }
 
 func (a *Agent) quit(ctx context.Context) error {

@@ -17,7 +17,7 @@ import (
 func TestCluster(t *testing.T) {
 	testkit.Soak(t, "several agents")
 	t.Parallel()
-	ctx := limited(t)
+	ctx := testkit.Context(t)
 	s, clients := StartCluster(t, Options{ACL: true, TLS: NewTLS(t)}, Options{}, Options{HCL: `client { node_class = "second" }`})
 	var ids []string
 	for _, c := range clients {

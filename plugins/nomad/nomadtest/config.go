@@ -28,24 +28,40 @@ type ports struct {
 // find that somebody has got its own meanwhile.
 const firstPort, endOfPorts = 10_000, 20_000
 
-// freePorts chooses three ports that nobody listens on. Another program may take one before the agent does.
-func freePorts() (ports, error) {
-	var chosen [3]int
-	for i := range chosen {
-		for try := 1; ; try++ {
+// freePorts chooses three ports that nobody listens on, and claims them. Only programs that know nothing of claims may take one before the agent does, or
+// while it is down.
+func freePorts() (p ports, claims []net.Listener, err error) {
+	for _, to := range []*int{&p.HTTP, &p.RPC, &p.Serf} {
+		for try := 1; *to == 0; try++ {
 			port := firstPort + rand.IntN(endOfPorts-firstPort)
-			l, err := net.Listen("tcp", local(port))
+			c, err := claim(port)
 			if err == nil {
-				defer l.Close() // all three are held until all are chosen, so that they differ
-				chosen[i] = port
-				break
-			}
-			if try == 100 {
-				return ports{}, err
+				*to, claims = port, append(claims, c)
+			} else if try == 100 {
+				for _, c := range claims {
+					c.Close()
+				}
+				return ports{}, nil, err
 			}
 		}
 	}
-	return ports{HTTP: chosen[0], RPC: chosen[1], Serf: chosen[2]}, nil
+	return p, claims, nil
+}
+
+// claim keeps a port that nobody listens on from the agents of all other tests, also while its own is down: by a socket that has the port's number for its
+// name and no file, and so goes with whoever holds it.
+func claim(port int) (net.Listener, error) {
+	c, err := net.Listen("unix", fmt.Sprintf("@%s%d", dirPrefix, port))
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", local(port))
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	l.Close()
+	return c, nil
 }
 
 // free tells whether all of them can be bound now.

@@ -17,7 +17,7 @@ import (
 func TestDocker(t *testing.T) {
 	testkit.Soak(t, "the other driver")
 	t.Parallel()
-	ctx := limited(t)
+	ctx := testkit.Context(t)
 	a := Start(t, Options{Dev: true, Docker: true, HostVolumes: []string{"v"}})
 	var image bytes.Buffer
 	if err := BusyboxArchive(&image, map[string]string{"/srv/own": "this\n"}); err != nil {

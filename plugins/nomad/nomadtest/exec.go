@@ -17,7 +17,7 @@ import (
 )
 
 // dialLimit bounds what ctx does not: Nomad's client connects and shakes hands without one.
-const dialLimit = 10 * time.Second
+const dialLimit = time.Minute
 
 var errGone = errors.New("the exec is over")
 

@@ -30,7 +30,7 @@ func TestExec(t *testing.T) {
 			if driver == Exec && !a.HasExec() {
 				testkit.Lacking(t, "the exec driver needs control groups")
 			}
-			ctx := limited(t)
+			ctx := testkit.Context(t)
 			alloc, err := a.Run(ctx, sleeper(driver))
 			if err != nil {
 				t.Fatal(err)
@@ -121,7 +121,7 @@ func (s starter) Write(b []byte) (int, error) {
 func TestExecUnanswered(t *testing.T) {
 	testkit.Soak(t, "agents of its own")
 	t.Parallel()
-	ctx := limited(t)
+	ctx := testkit.Context(t)
 	a := Start(t, Options{Dev: true})
 	alloc, err := a.Run(ctx, sleeper(RawExec))
 	if err != nil {
@@ -141,7 +141,7 @@ func TestExecUnanswered(t *testing.T) {
 func TestExecUsers(t *testing.T) {
 	testkit.Soak(t, "agents of its own")
 	t.Parallel()
-	ctx := limited(t)
+	ctx := testkit.Context(t)
 	a := Start(t, Options{Dev: true})
 	if !a.HasExec() {
 		testkit.Lacking(t, "the exec driver needs control groups")

@@ -50,7 +50,7 @@ const stray = `cd / && trap '' HUP INT TERM && setsid sleep 1001 </dev/null >/de
 func TestNothingLeft(t *testing.T) {
 	testkit.Soak(t, "agents of its own")
 	t.Parallel()
-	ctx := limited(t)
+	ctx := testkit.Context(t)
 	for name, end := range map[string]func(*testing.T, *Agent){
 		"running":       func(*testing.T, *Agent) {},
 		"frozen":        freeze,
@@ -98,7 +98,7 @@ func TestNothingLeft(t *testing.T) {
 				end(t, a)
 			})
 			if s.dir == "" {
-				t.Skip("there was no agent: see above")
+				testkit.Lacking(t, "an agent: see above")
 			}
 			for _, p := range procs {
 				if alive(p) {
@@ -126,7 +126,7 @@ func TestNothingLeft(t *testing.T) {
 func TestSweep(t *testing.T) {
 	testkit.Soak(t, "agents of its own")
 	const abandon = "NOMADTEST_ABANDON"
-	ctx := limited(t)
+	ctx := testkit.Context(t)
 	if os.Getenv(abandon) != "" {
 		a := Start(t, Options{Dev: true, Docker: true})
 		if _, err := a.Run(ctx, sleeper(Docker)); err != nil {
@@ -143,6 +143,15 @@ func TestSweep(t *testing.T) {
 		return
 	}
 	program(t)
+	tmp, err := os.MkdirTemp("", "sweep-") // of its own, for each Start of any test sweeps where it is
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(tmp)
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", tmp)
 	cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestSweep$")
 	cmd.Env = append(os.Environ(), abandon+"=1")
 	cmd.Stderr = os.Stderr
@@ -182,7 +191,7 @@ func TestSweep(t *testing.T) {
 func TestSweepSparesOthers(t *testing.T) {
 	t.Parallel()
 	a := Start(t, Options{Dev: true})
-	if err := sweep(limited(t)); err != nil {
+	if err := sweep(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	if !a.proc.running() || !executable(a.bin) {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/internal/testkit"
 )
@@ -27,31 +26,29 @@ func sleeping(pid int) bool { return strings.HasPrefix(cmdline(pid), "/bin/sleep
 // await waits until its processes are as wanted: Nomad calls a task up before its program has come to anything.
 func (s *site) await(t *testing.T, wanted func(pids []int) bool) []int {
 	t.Helper()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for ctx := limited(t); ; <-again.C {
-		pids, err := s.processes()
-		if err != nil {
+	var pids []int
+	defer func() {
+		for _, pid := range pids {
+			if t.Failed() {
+				t.Logf("there is the process %q", cmdline(pid))
+			}
+		}
+	}()
+	testkit.Until(t, "its processes are as wanted", func() bool {
+		var err error
+		if pids, err = s.processes(); err != nil {
 			t.Fatal(err)
 		}
-		if wanted(pids) {
-			return pids
-		}
-		if ctx.Err() != nil {
-			var all []string
-			for _, pid := range pids {
-				all = append(all, cmdline(pid))
-			}
-			t.Fatalf("allocations %v have only the processes %q", s.allocs, all)
-		}
-	}
+		return wanted(pids)
+	})
+	return pids
 }
 
 // TestRestart kills and stops an agent: its tasks run on meanwhile, and afterwards they are the same ones in the same allocations.
 func TestRestart(t *testing.T) {
 	testkit.Soak(t, "agents of its own")
 	t.Parallel()
-	ctx := limited(t)
+	ctx := testkit.Context(t)
 	a := Start(t, Options{})
 	drivers := []string{RawExec}
 	if a.HasExec() {
@@ -117,7 +114,7 @@ func TestRestartRunning(t *testing.T) {
 	t.Parallel()
 	a := Start(t, Options{})
 	before, node := a.PID(), a.NodeID()
-	if err := a.Restart(limited(t)); err != nil {
+	if err := a.Restart(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	if a.PID() == before || alive(proc(before)) {

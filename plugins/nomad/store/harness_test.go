@@ -20,12 +20,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/internal/storenet"
 	"github.com/slipway-run/slipway/sdk"
 )
-
-// hang is how long a test waits for what should come soon.
-const hang = time.Minute
 
 // process is a store that runs.
 type process struct {
@@ -83,7 +81,7 @@ func serveIn(t testing.TB, dir, run string, args ...string) *process {
 		if !ok {
 			t.Fatalf("the store has ended; it said:\n%s", p.said())
 		}
-	case <-time.After(hang):
+	case <-testkit.Context(t).Done():
 		t.Fatal("the store does not begin")
 	}
 	return p
@@ -124,7 +122,7 @@ func (p *process) end(how syscall.Signal) {
 		return
 	}
 	p.signal(how)
-	late := time.AfterFunc(hang, func() { _ = p.cmd.Process.Kill() })
+	late := time.AfterFunc(testkit.Bound(p.t), func() { _ = p.cmd.Process.Kill() })
 	p.own.Wait()
 	err := p.cmd.Wait()
 	late.Stop()
@@ -185,7 +183,7 @@ func (p *process) hello() storenet.Hello {
 // create makes a volume with one file.
 func create(t testing.TB, s *storenet.Store, id sdk.VolumeID, content string) {
 	t.Helper()
-	ctx := bounded(t)
+	ctx := testkit.Context(t)
 	if err := s.CreateVolume(ctx, sdk.VolumeSpec{ID: id, Token: "t", Labels: map[string]string{"of": t.Name()}}); err != nil {
 		t.Fatal(err)
 	}
@@ -213,7 +211,7 @@ func archive(t testing.TB, content string) *bytes.Buffer {
 func content(t testing.TB, s *storenet.Store, id sdk.VolumeID) string {
 	t.Helper()
 	var b strings.Builder
-	if err := s.ReadFile(bounded(t), id, "file", 0, -1, &b); err != nil {
+	if err := s.ReadFile(testkit.Context(t), id, "file", 0, -1, &b); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -222,7 +220,7 @@ func content(t testing.TB, s *storenet.Store, id sdk.VolumeID) string {
 // seal seals a volume that no container writes.
 func seal(t testing.TB, s *storenet.Store, id sdk.VolumeID) {
 	t.Helper()
-	if err := s.SealVolume(bounded(t), id, quiet); err != nil {
+	if err := s.SealVolume(testkit.Context(t), id, quiet); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -233,28 +231,11 @@ func quiet(context.Context) error { return nil }
 func volumes(t testing.TB, s *storenet.Store) map[sdk.VolumeID]sdk.VolumeInfo {
 	t.Helper()
 	all := make(map[sdk.VolumeID]sdk.VolumeInfo)
-	err := s.ListVolumes(bounded(t), sdk.Filter{}, func(v sdk.VolumeInfo) error { all[v.ID] = v; return nil })
+	err := s.ListVolumes(testkit.Context(t), sdk.Filter{}, func(v sdk.VolumeInfo) error { all[v.ID] = v; return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	return all
-}
-
-// bounded is the context of one call.
-func bounded(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), hang)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// eventually waits for what nothing announces.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for by := time.Now().Add(hang); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(by) {
-			t.Fatal("in vain waiting for: ", what)
-		}
-	}
 }
 
 // waiting tells whether the process waits for the lock of a file.

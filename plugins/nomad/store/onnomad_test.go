@@ -65,7 +65,7 @@ func (n *onNomad) store(t *testing.T) *storenet.Store {
 func TestOnNomad(t *testing.T) {
 	testkit.Soak(t, "an agent of its own")
 	agent := nomadtest.Start(t, nomadtest.Options{Dev: true})
-	alloc, err := agent.Run(bounded(t), nomadtest.Task{
+	alloc, err := agent.Run(testkit.Context(t), nomadtest.Task{
 		Command: os.Args[0], Env: map[string]string{asProgram: "1", "GORACE": "atexit_sleep_ms=0"}, MemoryMB: 256,
 		Args: []string{"serve", "--dir", t.TempDir(), "--listen", "127.0.0.1:0", "--advertise", "127.0.0.1:1"},
 	})
@@ -74,8 +74,8 @@ func TestOnNomad(t *testing.T) {
 	}
 	a, b := &onNomad{agent: agent, alloc: alloc}, &onNomad{agent: agent, alloc: alloc}
 	first, second := a.store(t), b.store(t)
-	eventually(t, "the store", func() bool {
-		_, err := first.Status(bounded(t))
+	testkit.Until(t, "the store answers", func() bool {
+		_, err := first.Status(testkit.Context(t))
 		return err == nil
 	})
 	big := strings.Repeat("0123456789\x00\r\n\xff\x04\x1b", 128<<10)
@@ -83,7 +83,7 @@ func TestOnNomad(t *testing.T) {
 	if got := content(t, first, "v"); got != big {
 		t.Errorf("%d of %d bytes came back, or others", len(got), len(big))
 	}
-	lease, err := first.Share(bounded(t), "v")
+	lease, err := first.Share(testkit.Context(t), "v")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/internal/storenet"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shelf"
@@ -21,7 +22,7 @@ import (
 // ticketFor gets a ticket and looks into it.
 func ticketFor(t *testing.T, s *storenet.Store, id sdk.VolumeID) ticketData {
 	t.Helper()
-	ticket, err := s.PeerTicket(bounded(t), id, sdk.StreamIn{})
+	ticket, err := s.PeerTicket(testkit.Context(t), id, sdk.StreamIn{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func ticketFor(t *testing.T, s *storenet.Store, id sdk.VolumeID) ticketData {
 func TestPeers(t *testing.T) {
 	from, to := serve(t, t.TempDir()), serve(t, t.TempDir())
 	a, b := from.client(), to.client()
-	ctx := bounded(t)
+	ctx := testkit.Context(t)
 	big := strings.Repeat("0123456789abcdef", 256<<10)
 	create(t, a, "src", big)
 	empty := func(id sdk.VolumeID) {
@@ -147,14 +148,14 @@ func TestBadTickets(t *testing.T) {
 		"noise there":      {with(func(d *ticketData) { d.Addresses = []string{noise.Addr().String()} }), sdk.Unavailable},
 		"no volume":        {with(func(d *ticketData) { d.Volume = "../x" }), sdk.Invalid},
 	} {
-		if err := a.PeerSend(bounded(t), "src", sdk.StreamOut{}, bad.ticket); !errors.Is(err, bad.want) {
+		if err := a.PeerSend(testkit.Context(t), "src", sdk.StreamOut{}, bad.ticket); !errors.Is(err, bad.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	several := with(func(d *ticketData) {
 		d.Addresses = append([]string{"127.0.0.1:1", noise.Addr().String(), from.hello().Addresses[0]}, d.Addresses...)
 	})
-	if err := a.PeerSend(bounded(t), "src", sdk.StreamOut{}, several); err != nil {
+	if err := a.PeerSend(testkit.Context(t), "src", sdk.StreamOut{}, several); err != nil {
 		t.Errorf("one of several addresses is right: %v", err)
 	}
 }
@@ -205,28 +206,28 @@ func TestPeersEnd(t *testing.T) {
 			create(t, a, "src", strings.Repeat("0123456789abcdef", 1<<20)) // more than fits on the way
 			seal(t, a, "src")
 			create(t, b, "dst", "content")
-			ticket, err := b.PeerTicket(bounded(t), "dst", sdk.StreamIn{})
+			ticket, err := b.PeerTicket(testkit.Context(t), "dst", sdk.StreamIn{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			// The stream must wait for this lock before it unpacks.
-			unlock, err := shelf.LockFile(bounded(t), to.volumeFile("dst", "files"), shelf.Exclusive)
+			unlock, err := shelf.LockFile(testkit.Context(t), to.volumeFile("dst", "files"), shelf.Exclusive)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer unlock()
-			ctx, cancel := context.WithCancel(bounded(t))
+			ctx, cancel := context.WithCancel(testkit.Context(t))
 			defer cancel()
 			sent := make(chan error, 1)
 			go func() { sent <- a.PeerSend(ctx, "src", sdk.StreamOut{}, ticket) }()
-			eventually(t, "the stream", func() bool { return to.waiting(to.volumeFile("dst", "files")) })
+			testkit.Until(t, "the stream waits", func() bool { return to.waiting(to.volumeFile("dst", "files")) })
 			cut(from, to, cancel)
 			select {
 			case err := <-sent:
 				if name == "cancelled" && !errors.Is(err, context.Canceled) || name != "cancelled" && !errors.Is(err, sdk.Unavailable) || errors.Is(err, sdk.ReasonPluginGone) {
 					t.Errorf("sending ends with %v", err)
 				}
-			case <-time.After(hang):
+			case <-testkit.Context(t).Done():
 				t.Fatal("sending does not end")
 			}
 			unlock()
@@ -234,7 +235,7 @@ func TestPeersEnd(t *testing.T) {
 				seal(t, b, "dst") // waits for a stream that goes on
 			}
 			if name == "cancelled" {
-				if err := a.DestroyVolume(bounded(t), "src"); err != nil {
+				if err := a.DestroyVolume(testkit.Context(t), "src"); err != nil {
 					t.Error(err)
 				}
 			}

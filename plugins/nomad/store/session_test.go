@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/internal/storenet"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -31,7 +32,7 @@ func held(t *testing.T, s *storenet.Store, id sdk.VolumeID) bool {
 // free waits until sealing need not.
 func free(t *testing.T, s *storenet.Store, id sdk.VolumeID) {
 	t.Helper()
-	if err := s.SealVolume(bounded(t), id, func(context.Context) error { return errStay }); err != errStay {
+	if err := s.SealVolume(testkit.Context(t), id, func(context.Context) error { return errStay }); err != errStay {
 		t.Fatal(err)
 	}
 }
@@ -45,7 +46,7 @@ func TestShare(t *testing.T) {
 	create(t, a, "v", "content")
 	create(t, a, "w", "content")
 	seal(t, a, "w")
-	lease, err := a.Share(bounded(t), "w", "v", "w")
+	lease, err := a.Share(testkit.Context(t), "w", "v", "w")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +56,7 @@ func TestShare(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(p.dir, lease.Volumes["v"].Path, "file")); string(text) != "content" || err != nil {
 		t.Errorf("where the volume is said to be there is %q, %v", text, err)
 	}
-	second, err := b.Share(bounded(t), "v")
+	second, err := b.Share(testkit.Context(t), "v")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,16 +73,16 @@ func TestShare(t *testing.T) {
 		t.Error(err)
 	}
 	seal(t, b, "v")
-	if _, err := a.Share(bounded(t), "v", "missing"); !sdk.IsNotFound(err, sdk.KindVolume) {
+	if _, err := a.Share(testkit.Context(t), "v", "missing"); !sdk.IsNotFound(err, sdk.KindVolume) {
 		t.Errorf("sharing what is not there: %v", err)
 	}
-	if _, err := a.Share(bounded(t), "../v"); !errors.Is(err, sdk.Invalid) {
+	if _, err := a.Share(testkit.Context(t), "../v"); !errors.Is(err, sdk.Invalid) {
 		t.Errorf("sharing what has no name: %v", err)
 	}
-	if err := b.DestroyVolume(bounded(t), "v"); err != nil {
+	if err := b.DestroyVolume(testkit.Context(t), "v"); err != nil {
 		t.Error(err)
 	}
-	none, err := a.Share(bounded(t))
+	none, err := a.Share(testkit.Context(t))
 	if err := errors.Join(err, none.Release()); err != nil {
 		t.Error(err)
 	}
@@ -96,7 +97,7 @@ func TestLeaseEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, err := dying.Share(bounded(t), "v")
+	lease, err := dying.Share(testkit.Context(t), "v")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +110,7 @@ func TestLeaseEnds(t *testing.T) {
 	}
 	free(t, a, "v") // the lease of one who is gone has ended
 
-	if lease, err = a.Share(bounded(t), "v"); err != nil {
+	if lease, err = a.Share(testkit.Context(t), "v"); err != nil {
 		t.Fatal(err)
 	}
 	p.end(syscall.SIGKILL)
@@ -134,7 +135,7 @@ func TestStreamEnds(t *testing.T) {
 	if _, err := w.Write(archive(t, "content").Bytes()[:1000]); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the file's beginning", func() bool {
+	testkit.Until(t, "the file has begun", func() bool {
 		_, err := os.Stat(p.volumeFile("v", "data/below/file"))
 		return err == nil
 	})
@@ -158,7 +159,7 @@ func TestSeal(t *testing.T) {
 	inUse := sdk.NewFailedPrecondition(sdk.ReasonInUse, sdk.KindVolume, "v", "a process lives")
 	asked := 0
 	for _, answer := range []error{inUse, errStay, nil, errStay} {
-		err := a.SealVolume(bounded(t), "v", func(ctx context.Context) error {
+		err := a.SealVolume(testkit.Context(t), "v", func(ctx context.Context) error {
 			asked++
 			short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 			defer cancel()
@@ -174,7 +175,7 @@ func TestSeal(t *testing.T) {
 	if asked != 3 {
 		t.Errorf("containers were quieted %d times; a sealed volume needs none of it", asked)
 	}
-	if err := a.SealVolume(bounded(t), "missing", quiet); !sdk.IsNotFound(err, sdk.KindVolume) {
+	if err := a.SealVolume(testkit.Context(t), "missing", quiet); !sdk.IsNotFound(err, sdk.KindVolume) {
 		t.Errorf("sealing what is not there: %v", err)
 	}
 

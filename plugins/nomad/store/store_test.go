@@ -33,7 +33,7 @@ func TestVolumes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := serve(t, t.TempDir(), args...)
-			s, ctx := p.client(), bounded(t)
+			s, ctx := p.client(), testkit.Context(t)
 			big := strings.Repeat("0123456789abcdef", 64<<10)
 			create(t, s, "v", big)
 			seal(t, s, "v")
@@ -80,7 +80,7 @@ func TestVolumes(t *testing.T) {
 func TestCallersErrors(t *testing.T) {
 	s := serve(t, t.TempDir()).client()
 	create(t, s, "v", "content")
-	ctx := bounded(t)
+	ctx := testkit.Context(t)
 	for _, own := range []error{errors.New("own"), &sdk.Error{Class: sdk.Unavailable, Reason: sdk.ReasonPluginGone, Message: "another plugin"}} {
 		if err := s.StreamIn(ctx, "v", sdk.StreamIn{}, io.MultiReader(bytes.NewReader(make([]byte, 512)), failing{own})); err != own {
 			t.Errorf("reading: %v", err)
@@ -115,7 +115,7 @@ func TestKilled(t *testing.T) {
 	s := p.client()
 	create(t, s, "kept", "content")
 	seal(t, s, "kept")
-	if err := s.CreateVolume(bounded(t), sdk.VolumeSpec{ID: "cut", Token: "t"}); err != nil {
+	if err := s.CreateVolume(testkit.Context(t), sdk.VolumeSpec{ID: "cut", Token: "t"}); err != nil {
 		t.Fatal(err)
 	}
 	r, w := io.Pipe()
@@ -125,7 +125,7 @@ func TestKilled(t *testing.T) {
 	if _, err := w.Write(text[:len(text)/2]); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the file's beginning", func() bool {
+	testkit.Until(t, "the file has begun", func() bool {
 		_, err := os.Stat(p.volumeFile("cut", "data/file"))
 		return err == nil
 	})
@@ -137,7 +137,7 @@ func TestKilled(t *testing.T) {
 	}
 	w.Close()
 
-	_, err = s.Status(bounded(t))
+	_, err = s.Status(testkit.Context(t))
 	if !errors.Is(err, sdk.Unavailable) || errors.Is(err, sdk.ReasonPluginGone) || !strings.Contains(err.Error(), first.Addresses[0]) {
 		t.Errorf("without a store: %v", err)
 	}
@@ -146,8 +146,8 @@ func TestKilled(t *testing.T) {
 	if h := p.hello(); h.Incarnation != first.Incarnation || h.Fingerprint == first.Fingerprint || h.Secret == first.Secret {
 		t.Errorf("the next store says %+v, the first said %+v", h, first)
 	}
-	eventually(t, "the next store", func() bool {
-		_, err := s.Status(bounded(t))
+	testkit.Until(t, "the next store answers", func() bool {
+		_, err := s.Status(testkit.Context(t))
 		return err == nil
 	})
 	if all := volumes(t, s); len(all) != 2 || all["kept"].State != sdk.VolumeSealed || all["cut"].State != sdk.VolumeOpen {
@@ -156,7 +156,7 @@ func TestKilled(t *testing.T) {
 	if content(t, s, "kept") != "content" {
 		t.Error("the file is another")
 	}
-	if err := s.DestroyVolume(bounded(t), "cut"); err != nil {
+	if err := s.DestroyVolume(testkit.Context(t), "cut"); err != nil {
 		t.Error(err)
 	}
 }
@@ -172,13 +172,13 @@ func TestAskedOnce(t *testing.T) {
 	var own sync.WaitGroup
 	for range 20 {
 		own.Go(func() {
-			if _, err := s.Status(bounded(t)); err != nil {
+			if _, err := s.Status(testkit.Context(t)); err != nil {
 				t.Error(err)
 			}
-			if err := s.ReadFile(bounded(t), "missing", "", 0, -1, io.Discard); !sdk.IsNotFound(err, sdk.KindVolume) {
+			if err := s.ReadFile(testkit.Context(t), "missing", "", 0, -1, io.Discard); !sdk.IsNotFound(err, sdk.KindVolume) {
 				t.Error(err)
 			}
-			if err := s.SealVolume(bounded(t), "missing", quiet); !sdk.IsNotFound(err, sdk.KindVolume) {
+			if err := s.SealVolume(testkit.Context(t), "missing", quiet); !sdk.IsNotFound(err, sdk.KindVolume) {
 				t.Error(err)
 			}
 		})
@@ -194,7 +194,7 @@ func TestHung(t *testing.T) {
 	p := serve(t, t.TempDir())
 	s := p.client()
 	create(t, s, "v", "content")
-	lease, err := s.Share(bounded(t), "v")
+	lease, err := s.Share(testkit.Context(t), "v")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +228,7 @@ func TestFull(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	s, ctx := serve(t, dir).client(), bounded(t)
+	s, ctx := serve(t, dir).client(), testkit.Context(t)
 	create(t, s, "v", "small")
 	if err := s.CreateVolume(ctx, sdk.VolumeSpec{ID: "big", Token: "t"}); err != nil {
 		t.Fatal(err)
@@ -249,7 +249,7 @@ func TestTwoOnOne(t *testing.T) {
 	a := serve(t, dir).client()
 	b := serve(t, dir).client()
 	create(t, a, "v", "content")
-	lease, err := b.Share(bounded(t), "v")
+	lease, err := b.Share(testkit.Context(t), "v")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +267,9 @@ func TestTwoOnOne(t *testing.T) {
 	}
 	made := make(chan error, 2)
 	for _, s := range []*storenet.Store{a, b} { // of one volume, once
-		go func() { made <- s.CreateVolume(bounded(t), sdk.VolumeSpec{ID: "clone", Token: "t", Clone: "v"}) }()
+		go func() {
+			made <- s.CreateVolume(testkit.Context(t), sdk.VolumeSpec{ID: "clone", Token: "t", Clone: "v"})
+		}()
 	}
 	if err := errors.Join(<-made, <-made); err != nil {
 		t.Error(err)
@@ -294,7 +296,7 @@ func TestSecrets(t *testing.T) {
 	p := serve(t, t.TempDir())
 	s := p.client()
 	create(t, s, "v", "content")
-	ticket, err := s.PeerTicket(bounded(t), "v", sdk.StreamIn{})
+	ticket, err := s.PeerTicket(testkit.Context(t), "v", sdk.StreamIn{})
 	if err != nil {
 		t.Fatal(err)
 	}

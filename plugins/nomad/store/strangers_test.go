@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/internal/storenet"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/rpc"
@@ -25,7 +26,7 @@ import (
 // TestStrangers come without what lets one in.
 func TestStrangers(t *testing.T) {
 	p := serve(t, t.TempDir())
-	h, ctx := p.hello(), bounded(t)
+	h, ctx := p.hello(), testkit.Context(t)
 	as := storenet.Introduction{Kind: storenet.KindWorker, Secret: h.Secret}
 
 	wrong := strings.Repeat("0", len(h.Fingerprint))
@@ -56,7 +57,7 @@ func TestStrangers(t *testing.T) {
 		c := dialled(t, h)
 		_, _ = c.Write(said)
 		_ = c.(*net.TCPConn).CloseWrite()
-		_ = c.SetReadDeadline(time.Now().Add(hang))
+		_ = c.SetReadDeadline(time.Now().Add(testkit.Bound(t)))
 		if _, err := io.Copy(io.Discard, c); errors.Is(err, context.DeadlineExceeded) || isTimeout(err) {
 			t.Errorf("who says %q is not put out", said[:min(len(said), 16)])
 		}
@@ -89,7 +90,7 @@ func TestManyStrangers(t *testing.T) {
 		conns = append(conns, dialled(t, h))
 	}
 	create(t, s, "v", "content")
-	_ = conns[0].SetReadDeadline(time.Now().Add(hang))
+	_ = conns[0].SetReadDeadline(time.Now().Add(testkit.Bound(t)))
 	if _, err := conns[0].Read(make([]byte, 1)); err == nil || isTimeout(err) {
 		t.Errorf("the oldest is still there: %v", err)
 	}
@@ -109,7 +110,7 @@ func TestSlowStrangers(t *testing.T) {
 		}
 	}()
 	var h storenet.Hello
-	eventually(t, "the store", func() bool {
+	testkit.Until(t, "the store answers", func() bool {
 		text, err := os.ReadFile(filepath.Join(run, storenet.HelloFile))
 		if err == nil {
 			h, err = storenet.ReadHello(text)
@@ -129,7 +130,7 @@ func TestSlowStrangers(t *testing.T) {
 		if err := slow(c); err != nil {
 			t.Log(err) // it is a busy machine
 		}
-		_ = c.SetReadDeadline(time.Now().Add(hang))
+		_ = c.SetReadDeadline(time.Now().Add(testkit.Bound(t)))
 		if _, err := io.Copy(io.Discard, c); isTimeout(err) {
 			t.Error("who takes his time is still there")
 		}
@@ -143,7 +144,7 @@ func TestGuests(t *testing.T) {
 	create(t, s, "v", "content")
 	create(t, s, "secret", "content")
 	to := ticketFor(t, s, "v")
-	c, err := storenet.Connect(bounded(t), to.Addresses, to.Fingerprint, storenet.Introduction{Kind: storenet.KindPeer, Secret: to.Secret})
+	c, err := storenet.Connect(testkit.Context(t), to.Addresses, to.Fingerprint, storenet.Introduction{Kind: storenet.KindPeer, Secret: to.Secret})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +162,7 @@ func TestGuests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx := bounded(t)
+	ctx := testkit.Context(t)
 	// All on the connection for data: there is but one.
 	if err := w.StreamOut(ctx, "secret", sdk.StreamOut{}, io.Discard); !errors.Is(err, sdk.Unsupported) {
 		t.Errorf("reading: %v", err)

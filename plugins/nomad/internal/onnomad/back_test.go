@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -53,7 +54,7 @@ func (s *two) outOfSight(t *testing.T) {
 // lost has Nomad give a node up. When it is back Nomad starts the container's job again: nothing may run in that.
 func (s *two) lost(t *testing.T) {
 	unchanged(t, s.server)
-	ctx := bounded(t)
+	ctx := testkit.Context(t)
 	id := s.made(t, s.w[1], "lost")
 	file := t.TempDir() + "/runs"
 	p := sh("p", "echo run >>"+file+"; echo on; exec sleep 1000")
@@ -134,7 +135,7 @@ func freeze(t *testing.T, a *nomadtest.Agent) (thaw func()) {
 // allocations waits until those of a job are as wanted.
 func (s *two) allocations(ctx context.Context, job string, wanted func([]*api.AllocationListStub) bool) error {
 	for index := uint64(0); ; {
-		all, meta, err := s.server.Client().Jobs().Allocations(job, true, (&api.QueryOptions{WaitIndex: index, WaitTime: patience}).WithContext(ctx))
+		all, meta, err := s.server.Client().Jobs().Allocations(job, true, (&api.QueryOptions{WaitIndex: index}).WithContext(ctx))
 		if err != nil {
 			return fmt.Errorf("the allocations of %s: %w", job, err)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
@@ -47,7 +48,7 @@ func (s *two) badBlock(t *testing.T) {
 			c := settings(s.server, nomadtest.RawExec)
 			test.change(&c)
 			w := awayWorker(t, open(t, c))
-			status, err := w.Status(bounded(t))
+			status, err := w.Status(testkit.Context(t))
 			if err != nil || status.Health != sdk.Away {
 				t.Errorf("%+v, %v", status, err)
 			}
@@ -56,7 +57,7 @@ func (s *two) badBlock(t *testing.T) {
 					t.Errorf("%s; want it to say %q", status.Reason, want)
 				}
 			}
-			err = w.CreateContainer(bounded(t), spec("nowhere"), nil)
+			err = w.CreateContainer(testkit.Context(t), spec("nowhere"), nil)
 			says(t, err, sdk.Unavailable, "", test.want...)
 		})
 	}
@@ -64,14 +65,14 @@ func (s *two) badBlock(t *testing.T) {
 		c := settings(s.server, nomadtest.RawExec)
 		c.Namespace = "nowhere"
 		w := workerOn(t, open(t, c), s.nodes[0])
-		says(t, w.CreateContainer(bounded(t), spec("nowhere"), nil), sdk.Invalid, "", `"nowhere"`)
+		says(t, w.CreateContainer(testkit.Context(t), spec("nowhere"), nil), sdk.Invalid, "", `"nowhere"`)
 	})
 }
 
 // others have jobs and containers on the cluster, too.
 func (s *two) others(t *testing.T) {
 	unchanged(t, s.server)
-	ctx := bounded(t)
+	ctx := testkit.Context(t)
 	w := s.w[0]
 	jobs := s.server.Client().Jobs()
 	foreign := api.NewBatchJob("slipway-taken", "slipway-taken", "global", 50)
@@ -117,7 +118,7 @@ func (s *two) others(t *testing.T) {
 // noLeader asks a node's agent while its servers are away.
 func (s *two) noLeader(t *testing.T) {
 	unchanged(t, s.server)
-	ctx := bounded(t)
+	ctx := testkit.Context(t)
 	c := settings(s.nodes[0], nomadtest.RawExec)
 	w := workerOn(t, open(t, c), s.nodes[0])
 	id := makeContainer(t, w, "kept")
@@ -138,10 +139,10 @@ func (s *two) noLeader(t *testing.T) {
 // ended waits until nothing of a job runs.
 func (s *two) ended(t *testing.T, job string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(t))
 	defer cancel()
 	for index := uint64(1); ; {
-		allocs, meta, err := s.server.Client().Allocations().List((&api.QueryOptions{WaitIndex: index, WaitTime: patience}).WithContext(ctx))
+		allocs, meta, err := s.server.Client().Allocations().List((&api.QueryOptions{WaitIndex: index}).WithContext(ctx))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -141,8 +141,8 @@ func directFirst(b *testing.B, a *nomadtest.Agent, driver, name, reported string
 	select {
 	case <-first.c:
 		return nil
-	case <-time.After(patience):
-		return errors.New("no output came")
+	case <-ctx.Done():
+		return fmt.Errorf("no output came: %w", ctx.Err())
 	}
 }
 

@@ -3,31 +3,23 @@
 package onnomad
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/slipway-run/slipway/internal/testkit"
 )
 
-// built is where programs lie, as make builds them.
+// built is where programs lie, as make builds them, once one is asked for: all of these tests are the soak's.
 var built string
 
-func TestMain(m *testing.M) {
-	flag.Parse() // for the tier
-	if err := build(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.RemoveAll(built)
-		os.Exit(1)
-	}
-	testkit.Main(m, func() { os.RemoveAll(built) })
-}
+func TestMain(m *testing.M) { testkit.Main(m, func() { os.RemoveAll(built) }) }
 
-// build makes the programs.
-func build() error {
+// programs makes them.
+var programs = sync.OnceValue(func() error {
 	dir, err := os.MkdirTemp("", "slipway-built-")
 	if err != nil {
 		return err
@@ -36,17 +28,19 @@ func build() error {
 	if err := os.Chmod(dir, 0o755); err != nil { // tasks of other users run what is in it
 		return err
 	}
-	if testing.Short() {
-		return nil // all of its tests are the soak's
-	}
 	for name, pkg := range map[string]string{"slipway-shim": "sdk/shim/cmd", "slipway-store": "plugins/nomad/store/cmd"} {
-		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program(name), "github.com/slipway-run/slipway/"+pkg)
+		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), "github.com/slipway-run/slipway/"+pkg)
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 		}
 	}
 	return nil
-}
+})
 
-func program(name string) string { return filepath.Join(built, name) }
+func program(name string) string {
+	if err := programs(); err != nil {
+		panic(err)
+	}
+	return filepath.Join(built, name)
+}

@@ -4,7 +4,6 @@ package onnomad
 
 import (
 	"bufio"
-	"context"
 	"fmt"
 	"net/url"
 	"os"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
@@ -39,8 +37,7 @@ func TestMany(t *testing.T) {
 
 // moreThanTurns has more containers than the two that commands get into at once. What is kept open for later gives way; who comes too late waits.
 func moreThanTurns(t *testing.T, w sdk.Worker) {
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	file := t.TempDir() + "/go"
 	healthy(t, w) // then the look at what the node can is over, which needs a turn
 	var ids []sdk.ContainerID
@@ -83,8 +80,7 @@ func moreThanTurns(t *testing.T, w sdk.Worker) {
 func manyContainers(t testing.TB, a *nomadtest.Agent, w sdk.Worker, n int) {
 	t.Helper()
 	before := holdings(t.Context(), t, a)
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	var g errgroup.Group // none ends another
 	for i := range n {
 		g.Go(func() error {
@@ -114,8 +110,7 @@ func manyContainers(t testing.TB, a *nomadtest.Agent, w sdk.Worker, n int) {
 // ended: at most so many, where they do.
 func manyProcesses(t testing.TB, a *nomadtest.Agent, w sdk.Worker, containers, each, most int) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*patience)
-	defer cancel()
+	ctx := testkit.Context(t)
 	// All of them read a pipe until nobody has it open for writing any more.
 	pipe := t.TempDir() + "/pipe"
 	if err := unix.Mkfifo(pipe, 0o600); err != nil {
@@ -149,12 +144,11 @@ func manyProcesses(t testing.TB, a *nomadtest.Agent, w sdk.Worker, containers, e
 	}
 	writing.Wait()
 	a.Client().Close() // the test's own are not counted
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	n := connections(t, a)
-	for within := bounded(t); n > most && within.Err() == nil; n = connections(t, a) {
-		<-again.C
-	}
+	n := 0
+	testkit.Until(t, fmt.Sprintf("there are at most %d connections", most), func() bool {
+		n = connections(t, a)
+		return n <= most
+	})
 	if err := hold.Close(); err != nil {
 		t.Fatal(err)
 	}

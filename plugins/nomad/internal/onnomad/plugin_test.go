@@ -16,27 +16,21 @@ import (
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// patience bounds what would hang else.
-const patience = 3 * time.Minute
-
-func bounded(t testing.TB) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
+// patient is a time that no test is to see the end of.
+var patient = sdk.Duration(testkit.Scale(2 * time.Minute))
 
 // settings are a block's for the cluster that a is of.
 func settings(a *nomadtest.Agent, driver string) nomad.Config {
 	c := nomad.Config{
 		Address: a.Address(), Namespace: "default", Driver: driver, Privileged: "deny", Architecture: runtime.GOARCH, ShimPath: program("slipway-shim"),
 		CPU: 10, Memory: 32 << 20, MaxConnections: 32, Rate: 100,
-		PlaceTimeout: sdk.Duration(time.Minute), StartTimeout: sdk.Duration(2 * time.Minute), RequestTimeout: sdk.Duration(time.Minute),
+		PlaceTimeout: patient, StartTimeout: patient, RequestTimeout: patient,
 	}
 	if driver == nomadtest.Docker {
 		c.Image = nomadtest.Image
@@ -66,7 +60,7 @@ func until(t testing.TB, rt sdk.Runtime, what string, wanted func(told map[strin
 	t.Helper()
 	done := errors.New("done")
 	told := make(map[string]sdk.WorkerInfo)
-	err := rt.Workers(bounded(t), func(e sdk.WorkerEvent) error {
+	err := rt.Workers(testkit.Context(t), func(e sdk.WorkerEvent) error {
 		if e.Kind == sdk.WorkerSnapshot {
 			clear(told)
 		}
@@ -100,17 +94,27 @@ func workerOn(t testing.TB, rt sdk.Runtime, a *nomadtest.Agent) sdk.Worker {
 // healthy waits until a worker is: until it is known what its node can do, and its store is up.
 func healthy(t testing.TB, w sdk.Worker) sdk.Status {
 	t.Helper()
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
-	for ctx := bounded(t); ; <-again.C {
-		s, err := w.Status(ctx)
-		if err != nil {
-			t.Fatalf("%v, after %+v", err, s)
+	return shows(t, w, "the worker is healthy", func(s sdk.Status) bool { return s.Health == sdk.Healthy })
+}
+
+// shows waits until a worker says of itself what is wanted.
+func shows(t testing.TB, w sdk.Worker, what string, wanted func(sdk.Status) bool) (s sdk.Status) {
+	t.Helper()
+	ctx, ok := testkit.Context(t), false
+	defer func() {
+		if !ok {
+			t.Logf("it said last: %+v", s)
 		}
-		if s.Health == sdk.Healthy {
-			return s
+	}()
+	testkit.Until(t, what, func() bool {
+		var err error
+		if s, err = w.Status(ctx); err != nil {
+			t.Fatal(err)
 		}
-	}
+		ok = wanted(s)
+		return ok
+	})
+	return s
 }
 
 // spec is a container's that asks for nothing.
@@ -126,7 +130,7 @@ func makeContainer(t testing.TB, w sdk.Worker, id string) sdk.ContainerID {
 
 func makeSpec(t testing.TB, w sdk.Worker, s sdk.ContainerSpec) sdk.ContainerID {
 	t.Helper()
-	if err := w.CreateContainer(bounded(t), s, nil); err != nil {
+	if err := w.CreateContainer(testkit.Context(t), s, nil); err != nil {
 		t.Fatal(err)
 	}
 	goes(t, w, s.ID)
@@ -136,7 +140,7 @@ func makeSpec(t testing.TB, w sdk.Worker, s sdk.ContainerSpec) sdk.ContainerID {
 // goes has the test's end take a container away.
 func goes(t testing.TB, w sdk.Worker, id sdk.ContainerID) {
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(t))
 		defer cancel()
 		if err := settled(ctx, func() error { return w.DestroyContainer(ctx, id) }); err != nil {
 			t.Error(err)
@@ -225,7 +229,7 @@ func unchanged(t testing.TB, a *nomadtest.Agent) {
 	t.Helper()
 	before := holdings(t.Context(), t, a)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(t))
 		defer cancel()
 		if after := holdings(ctx, t, a); !slices.Equal(before, after) {
 			t.Errorf("in the cluster there was %q, and now is %q", before, after)

@@ -12,11 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-run/slipway/host/launch"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -70,13 +70,13 @@ func programOn(b *testing.B, a *nomadtest.Agent) (sdk.Worker, int) {
 	}
 	plugin := launch.Start(launch.Spec{Name: "nomad", Command: program("slipway-nomad"), Configure: func(context.Context, sdk.PluginInfo) (sdk.Block, []sdk.Block, error) {
 		return sdk.Block{Name: "nomad"}, []sdk.Block{{Name: "pool", Values: block}}, nil
-	}}, launch.Options{StartTimeout: time.Minute, ConfigureTimeout: time.Minute, HealthMisses: 20, Logger: slog.New(slog.DiscardHandler)})
+	}}, launch.Options{StartTimeout: testkit.Bound(b), ConfigureTimeout: testkit.Bound(b), HealthMisses: 1000, Logger: slog.New(slog.DiscardHandler)})
 	b.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(b))
 		defer cancel()
 		plugin.Stop(ctx)
 	})
-	session, err := plugin.Session(bounded(b))
+	session, err := plugin.Session(testkit.Context(b))
 	if err != nil {
 		b.Fatal(err)
 	}

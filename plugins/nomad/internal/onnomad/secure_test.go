@@ -67,10 +67,10 @@ func (s *secure) settings(t testing.TB, token string) (c nomad.Config, file stri
 // token makes one with a policy; expires may be nil.
 func (s *secure) token(t testing.TB, name, rules string, lives time.Duration) *api.ACLToken {
 	t.Helper()
-	if _, err := s.Client().ACLPolicies().Upsert(&api.ACLPolicy{Name: name, Rules: rules}, new(api.WriteOptions).WithContext(bounded(t))); err != nil {
+	if _, err := s.Client().ACLPolicies().Upsert(&api.ACLPolicy{Name: name, Rules: rules}, new(api.WriteOptions).WithContext(testkit.Context(t))); err != nil {
 		t.Fatal(err)
 	}
-	token, _, err := s.Client().ACLTokens().Create(&api.ACLToken{Name: name, Type: "client", Policies: []string{name}, ExpirationTTL: lives}, new(api.WriteOptions).WithContext(bounded(t)))
+	token, _, err := s.Client().ACLTokens().Create(&api.ACLToken{Name: name, Type: "client", Policies: []string{name}, ExpirationTTL: lives}, new(api.WriteOptions).WithContext(testkit.Context(t)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func (s *secure) smallestPolicy(t *testing.T) {
 	c, _ := s.settings(t, s.token(t, "enough", policy(), 0).SecretID)
 	c.Store = &nomad.StoreConfig{HostVolume: "slipway", Path: program("slipway-store")}
 	w := workerOn(t, open(t, c), s.Agent)
-	ctx := bounded(t)
+	ctx := testkit.Context(t)
 	if err := w.CreateVolume(ctx, sdk.VolumeSpec{ID: "v", Token: "t"}); err != nil { // the first use makes the store, which stays
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func (s *secure) lacking(t *testing.T) {
 			c, _ := s.settings(t, s.token(t, "lacks-"+strings.ReplaceAll(strings.ReplaceAll(lacks, ":", "-"), "_", "-"), policy(lacks), 0).SecretID)
 			rt := open(t, c)
 			if lacks == "node:read" {
-				status, err := awayWorker(t, rt).Status(bounded(t))
+				status, err := awayWorker(t, rt).Status(testkit.Context(t))
 				if err != nil || status.Health != sdk.Away {
 					t.Errorf("%+v, %v", status, err)
 				}
@@ -146,14 +146,14 @@ func (s *secure) lacking(t *testing.T) {
 			w := workerOn(t, rt, s.Agent)
 			switch lacks {
 			case "list-jobs":
-				err := w.ListContainers(bounded(t), sdk.Filter{}, func(sdk.ContainerInfo) error { return nil })
+				err := w.ListContainers(testkit.Context(t), sdk.Filter{}, func(sdk.ContainerInfo) error { return nil })
 				says(t, err, sdk.Unavailable, "", lacks, "Permission denied", s.Address())
 				return
 			case "host_volume":
 				c.Store = &nomad.StoreConfig{HostVolume: "slipway", Path: program("slipway-store"), CPU: 50}
 				c.Pool = "default" // which has another job, that is to be registered
 				w = workerOn(t, open(t, c), s.Agent)
-				err := w.CreateVolume(bounded(t), sdk.VolumeSpec{ID: "w", Token: "t"})
+				err := w.CreateVolume(testkit.Context(t), sdk.VolumeSpec{ID: "w", Token: "t"})
 				says(t, err, sdk.Unavailable, "", lacks, "Permission denied", s.Address())
 				return
 			}
@@ -161,22 +161,12 @@ func (s *secure) lacking(t *testing.T) {
 			if lacks == "alloc-exec" {
 				health = sdk.Degraded // Nomad refuses commands for all reasons alike
 			}
-			again := time.NewTicker(100 * time.Millisecond)
-			defer again.Stop()
-			for ctx := bounded(t); ; <-again.C { // until the look at what the node can is over
-				status, err := w.Status(ctx)
-				if err != nil {
-					t.Fatalf("%+v, %v", status, err)
-				}
-				if !strings.Contains(status.Reason, lacks) {
-					continue
-				}
-				if status.Health != health {
-					t.Errorf("%+v", status)
-				}
-				says(t, errors.New(status.Reason), "", "", "Permission denied", s.Address())
-				return
+			// Until the look at what the node can is over.
+			status := shows(t, w, "the worker names "+lacks, func(s sdk.Status) bool { return strings.Contains(s.Reason, lacks) })
+			if status.Health != health {
+				t.Errorf("%+v", status)
 			}
+			says(t, errors.New(status.Reason), "", "", "Permission denied", s.Address())
 		})
 	}
 }
@@ -190,17 +180,17 @@ func (s *secure) tokenFile(t *testing.T) {
 	write(t, file, first.SecretID+"\n")
 	w := workerOn(t, rt, s.Agent)
 	id := makeContainer(t, w, "renewed")
-	if _, exit, err := run(bounded(t), w, id, sh("before", "true")); err != nil || exit.Code != 0 {
+	if _, exit, err := run(testkit.Context(t), w, id, sh("before", "true")); err != nil || exit.Code != 0 {
 		t.Fatalf("exit %+v, error %v", exit, err)
 	}
 	second := s.token(t, "second", policy(), 0)
-	if _, err := s.Client().ACLTokens().Delete(first.AccessorID, new(api.WriteOptions).WithContext(bounded(t))); err != nil {
+	if _, err := s.Client().ACLTokens().Delete(first.AccessorID, new(api.WriteOptions).WithContext(testkit.Context(t))); err != nil {
 		t.Fatal(err)
 	}
-	err := w.CreateContainer(bounded(t), spec("between"), nil)
+	err := w.CreateContainer(testkit.Context(t), spec("between"), nil)
 	says(t, err, sdk.Unavailable, "", "token")
 	write(t, file, second.SecretID+"\n")
-	if _, exit, err := run(bounded(t), w, makeContainer(t, w, "after"), sh("after", "exit 3")); err != nil || exit.Code != 3 {
+	if _, exit, err := run(testkit.Context(t), w, makeContainer(t, w, "after"), sh("after", "exit 3")); err != nil || exit.Code != 3 {
 		t.Errorf("exit %+v, error %v", exit, err)
 	}
 }
@@ -211,15 +201,13 @@ func (s *secure) expired(t *testing.T) {
 	c, file := s.settings(t, s.token(t, "long", policy(), 0).SecretID)
 	w := workerOn(t, open(t, c), s.Agent)
 	short := s.token(t, "short", policy(), time.Second)
-	again := time.NewTicker(100 * time.Millisecond)
-	defer again.Stop()
-	for ctx := bounded(t); ; <-again.C {
-		if _, _, err := s.Client().Nodes().List((&api.QueryOptions{AuthToken: short.SecretID}).WithContext(ctx)); err != nil {
-			break
-		}
-	}
+	ctx := testkit.Context(t)
+	testkit.Until(t, "the token has expired", func() bool {
+		_, _, err := s.Client().Nodes().List((&api.QueryOptions{AuthToken: short.SecretID}).WithContext(ctx))
+		return err != nil && ctx.Err() == nil
+	})
 	write(t, file, short.SecretID+"\n")
-	says(t, w.CreateContainer(bounded(t), spec("expired"), nil), sdk.Unavailable, "", "still valid", "read-job")
+	says(t, w.CreateContainer(testkit.Context(t), spec("expired"), nil), sdk.Unavailable, "", "still valid", "read-job")
 }
 
 // certificates are not what they should be.
@@ -239,7 +227,7 @@ func (s *secure) certificates(t *testing.T) {
 			c, _ := s.settings(t, s.Token())
 			test.change(&c)
 			w := awayWorker(t, open(t, c))
-			status, err := w.Status(bounded(t))
+			status, err := w.Status(testkit.Context(t))
 			if err != nil || status.Health != sdk.Away || !strings.Contains(status.Reason, test.want) || !strings.Contains(status.Reason, c.Address) {
 				t.Errorf("%+v, %v; want it to be away, for %q", status, err, test.want)
 			}
@@ -256,13 +244,13 @@ func (s *secure) image(t *testing.T) {
 	c, _ := s.settings(t, s.Token())
 	c.Store = &nomad.StoreConfig{HostVolume: "nowhere", Path: program("slipway-store")} // which steps without volumes do not need
 	w := workerOn(t, open(t, c), s.Agent)
-	if err := w.DestroyContainer(bounded(t), "none"); err != nil {
+	if err := w.DestroyContainer(testkit.Context(t), "none"); err != nil {
 		t.Errorf("destroying what is not there: %v", err)
 	}
 	asked := spec("pulled")
 	asked.Image.Ref = "127.0.0.1:1/none:1" // a registry that refuses at once
 	var told []string
-	err := w.CreateContainer(bounded(t), asked, func(p sdk.Progress) { told = append(told, p.Message) })
+	err := w.CreateContainer(testkit.Context(t), asked, func(p sdk.Progress) { told = append(told, p.Message) })
 	says(t, err, sdk.Unavailable, "", "127.0.0.1:1/none", "refused")
 	if !strings.Contains(strings.Join(told, "\n"), "127.0.0.1:1/none") {
 		t.Errorf("its progress was %q", told)
@@ -278,10 +266,10 @@ func (s *secure) image(t *testing.T) {
 	defer registry.Close()
 	asked = spec("unknown")
 	asked.Image.Ref = strings.TrimPrefix(registry.URL, "http://") + "/none:1"
-	says(t, w.CreateContainer(bounded(t), asked, nil), sdk.Invalid, sdk.ReasonImage, asked.Image.Ref)
+	says(t, w.CreateContainer(testkit.Context(t), asked, nil), sdk.Invalid, sdk.ReasonImage, asked.Image.Ref)
 	asked = spec("odd")
 	asked.Image.Ref = "No Such Name"
-	says(t, w.CreateContainer(bounded(t), asked, nil), sdk.Invalid, sdk.ReasonImage, "No Such Name")
+	says(t, w.CreateContainer(testkit.Context(t), asked, nil), sdk.Invalid, sdk.ReasonImage, "No Such Name")
 }
 
 // awayWorker is the one of a block whose cluster cannot be asked for its nodes.

@@ -56,7 +56,7 @@ func heartbeats(failover string) string {
 // made makes a container on a node that may have just come back, once it takes one.
 func (s *two) made(t *testing.T, w sdk.Worker, id string) sdk.ContainerID {
 	t.Helper()
-	ctx := bounded(t)
+	ctx := testkit.Context(t)
 	if err := settled(ctx, func() error { return w.CreateContainer(ctx, spec(id), nil) }); err != nil {
 		t.Fatal(err)
 	}
@@ -69,23 +69,23 @@ func (s *two) eachItsOwn(t *testing.T) {
 	unchanged(t, s.server)
 	for i, w := range s.w {
 		id := makeContainer(t, w, fmt.Sprintf("on-%d", i))
-		if _, exit, err := run(bounded(t), w, id, sh("p", "true")); err != nil || exit.Code != 0 {
+		if _, exit, err := run(testkit.Context(t), w, id, sh("p", "true")); err != nil || exit.Code != 0 {
 			t.Fatalf("exit %+v, error %v", exit, err)
 		}
-		allocs, _, err := s.server.Client().Nodes().Allocations(s.nodes[i].NodeID(), new(api.QueryOptions).WithContext(bounded(t)))
+		allocs, _, err := s.server.Client().Nodes().Allocations(s.nodes[i].NodeID(), new(api.QueryOptions).WithContext(testkit.Context(t)))
 		if err != nil || !slices.ContainsFunc(allocs, func(a *api.Allocation) bool { return strings.HasSuffix(a.JobID, string(id)) }) {
 			t.Fatalf("node %d does not have container %s; error %v", i, id, err)
 		}
 	}
 	for i, w := range s.w {
 		var listed []string
-		if err := w.ListContainers(bounded(t), sdk.Filter{}, func(c sdk.ContainerInfo) error { listed = append(listed, string(c.ID)); return nil }); err != nil {
+		if err := w.ListContainers(testkit.Context(t), sdk.Filter{}, func(c sdk.ContainerInfo) error { listed = append(listed, string(c.ID)); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if len(listed) != 1 || listed[0] != fmt.Sprintf("on-%d", i) {
 			t.Errorf("node %d lists %q", i, listed)
 		}
-		if _, err := w.ListProcesses(bounded(t), sdk.ContainerID(fmt.Sprintf("on-%d", 1-i))); !sdk.IsNotFound(err, sdk.KindContainer) {
+		if _, err := w.ListProcesses(testkit.Context(t), sdk.ContainerID(fmt.Sprintf("on-%d", 1-i))); !sdk.IsNotFound(err, sdk.KindContainer) {
 			t.Errorf("the other's container: %v", err)
 		}
 	}
@@ -116,7 +116,7 @@ func counted(t *testing.T, out string) {
 // as the worker is away.
 func (s *two) survives(t *testing.T, name string, do func(context.Context) error) {
 	unchanged(t, s.server)
-	ctx := bounded(t)
+	ctx := testkit.Context(t)
 	w := s.w[0]
 	id := s.made(t, w, name)
 	file := t.TempDir() + "/count"
@@ -180,23 +180,13 @@ func (s *two) agentRestarted(t *testing.T) {
 // placement waits until the plugin knows of a node's condition.
 func (s *two) placement(t *testing.T, w sdk.Worker, health sdk.Health, why string) {
 	t.Helper()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for ctx := bounded(t); ; <-again.C {
-		status, err := w.Status(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if status.Health == health && strings.Contains(status.Reason, why) {
-			return
-		}
-	}
+	shows(t, w, fmt.Sprintf("the worker is %s for %q", health, why), func(s sdk.Status) bool { return s.Health == health && strings.Contains(s.Reason, why) })
 }
 
 // ineligible has a node take nothing new. What runs there goes on.
 func (s *two) ineligible(t *testing.T) {
 	unchanged(t, s.server)
-	ctx := bounded(t)
+	ctx := testkit.Context(t)
 	id := makeContainer(t, s.w[1], "before")
 	if _, err := s.server.Client().Nodes().ToggleEligibility(s.nodes[1].NodeID(), false, nil); err != nil {
 		t.Fatal(err)
@@ -221,7 +211,7 @@ func (s *two) drain(t *testing.T, node *nomadtest.Agent, deadline time.Duration,
 	if on {
 		d = &api.DrainSpec{Deadline: deadline}
 	}
-	if _, err := s.server.Client().Nodes().UpdateDrain(node.NodeID(), d, !on, new(api.WriteOptions).WithContext(bounded(t))); err != nil {
+	if _, err := s.server.Client().Nodes().UpdateDrain(node.NodeID(), d, !on, new(api.WriteOptions).WithContext(testkit.Context(t))); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -229,7 +219,7 @@ func (s *two) drain(t *testing.T, node *nomadtest.Agent, deadline time.Duration,
 // drained lets what runs end, as Nomad does with batch jobs until the drain's deadline.
 func (s *two) drained(t *testing.T) {
 	unchanged(t, s.server)
-	ctx := bounded(t)
+	ctx := testkit.Context(t)
 	id := makeContainer(t, s.w[1], "step")
 	file := t.TempDir() + "/count"
 	if err := s.w[1].StartProcess(ctx, id, countingTo("count", file)); err != nil {
@@ -251,7 +241,7 @@ func (s *two) drained(t *testing.T) {
 // drainedByForce kills what runs. That is never an exit; and when the node is back, nothing of it begins anew.
 func (s *two) drainedByForce(t *testing.T) {
 	unchanged(t, s.server)
-	ctx := bounded(t)
+	ctx := testkit.Context(t)
 	w := s.w[1]
 	id := makeContainer(t, w, "cut")
 	if err := w.StartProcess(ctx, id, sh("p", "echo begun; exec sleep 1000")); err != nil {
@@ -305,25 +295,16 @@ func (s *two) drainedByForce(t *testing.T) {
 // gone waits until a container is listed as gone, with Nomad's words.
 func (s *two) gone(t *testing.T, w sdk.Worker, id sdk.ContainerID) {
 	t.Helper()
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
+	ctx := testkit.Context(t)
 	var last sdk.ContainerInfo
-	for ctx := bounded(t); ctx.Err() == nil; <-again.C {
-		err := w.ListContainers(ctx, sdk.Filter{}, func(c sdk.ContainerInfo) error {
-			if c.ID == id {
-				last = c
-			}
-			return nil
-		})
-		if err != nil {
+	testkit.Until(t, fmt.Sprintf("container %s is listed as gone", id), func() bool {
+		var err error
+		if last, err = listed(ctx, w, id); err != nil {
 			t.Fatal(err)
 		}
-		if last.State == sdk.ContainerGone {
-			if last.Reason == "" {
-				t.Error("nobody says why it is gone")
-			}
-			return
-		}
+		return last.State == sdk.ContainerGone
+	})
+	if last.Reason == "" {
+		t.Error("nobody says why it is gone")
 	}
-	t.Fatalf("it is listed as %+v", last)
 }

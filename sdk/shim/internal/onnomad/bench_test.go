@@ -82,7 +82,7 @@ func timed(b *testing.B, sum *time.Duration, f func() error) {
 func BenchmarkTrue(b *testing.B) {
 	boxes(b, func(b *testing.B, box *box) {
 		if b.N > sdk.MaxProcesses/4 {
-			b.Skip("more rounds than one container takes: use -benchtime 300x")
+			b.Skip("unsupported: more rounds than one container takes; use -benchtime 300x")
 		}
 		ctx := b.Context()
 		round := fmt.Sprint("n", b.N, "-") // this function is called several times for one container

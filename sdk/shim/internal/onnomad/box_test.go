@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim"
 )
@@ -41,7 +42,7 @@ func (b *box) another() *box {
 	n := &box{worker: b.worker, t: b.t, id: id}
 	n.check(n.CreateContainer(b.t.Context(), sdk.ContainerSpec{ID: id, Token: sdk.NewToken()}, nil))
 	b.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(b.t))
 		defer cancel()
 		if err := n.DestroyContainer(ctx, id); err != nil {
 			b.t.Error(err)

@@ -14,9 +14,15 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// TestConformance holds processes over alloc exec to the contract. The plugin is a process of its own, so that it can be killed; the agent lives on.
-func TestConformance(t *testing.T) {
+// TestAgent has one agent for all that the gate asks of Nomad.
+func TestAgent(t *testing.T) {
 	a := startAgent(t, nomadtest.Options{Dev: true})
+	t.Run("own root", func(t *testing.T) { testOwnRoot(t, a) })
+	t.Run("conformance", func(t *testing.T) { testConformance(t, a) })
+}
+
+// testConformance holds processes over alloc exec to the contract. The plugin is a process of its own, so that it can be killed; the agent lives on.
+func testConformance(t *testing.T, a *nomadtest.Agent) {
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -35,9 +41,9 @@ func TestConformance(t *testing.T) {
 			ownRoot(t, settings(t, a, driver))
 			target.Probe = conformance.LinuxProbe(t)
 		}
-		options := conformance.Options{Short: true, Only: groups}
+		options := conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Only: groups}
 		if driver == nomadtest.RawExec {
-			options.Only, options.Skip = rawGroups, rawSkipped
+			options.Only, options.Skip, options.Without = rawGroups, rawSkipped, []conformance.Requirement{conformance.EnvProbe}
 		}
 		if testing.Short() {
 			options.Only = smoke

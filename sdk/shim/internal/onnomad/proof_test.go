@@ -109,11 +109,10 @@ var errSeen = errors.New("seen")
 // watch follows a process that has said "ready", and gives how that ends. An exit is an error of the test.
 func (b *box) watch(id sdk.ProcessID) <-chan error {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
+	ctx := testkit.Context(b.t)
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	var once sync.Once
 	go func() {
-		defer cancel()
 		ended <- b.FollowProcess(ctx, b.id, id, 0, sdk.Follow{
 			Output: func([]sdk.Record) error { once.Do(func() { close(ready) }); return nil },
 			Exit:   func(e sdk.Exit) error { b.t.Errorf("an exit that nobody knows: %+v", e); return nil },
@@ -130,8 +129,7 @@ func (b *box) watch(id sdk.ProcessID) <-chan error {
 // isDead checks a container whose task has ended.
 func (b *box) isDead(ended <-chan error) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), patience)
-	defer cancel()
+	ctx := testkit.Context(b.t)
 	err := <-ended
 	b.t.Logf("the follower: %v", err)
 	if err == nil || errors.Is(err, context.DeadlineExceeded) {
