@@ -182,6 +182,9 @@ func TestAStoppedPluginIsHungAndRestarted(t *testing.T) {
 	if !errors.Is(r.Err, ReasonHung) || r.LastExit == nil || !strings.Contains(r.LastExit.StderrTail, "goroutine ") {
 		t.Errorf("error %v; its goroutines are not in the report:\n%+v", r.Err, r.LastExit)
 	}
+	if !strings.Contains(r.Err.Error(), "no sign of life 20 times in a row") { // not once more than it may
+		t.Errorf("error %v", r.Err)
+	}
 	l.await(t, "SIGQUIT: quit")
 	if next := session(t, p); next == s || next.Epoch < 2 {
 		t.Errorf("next session %+v", next)
