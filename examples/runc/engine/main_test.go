@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/internal/testkit"
 )
@@ -58,7 +57,7 @@ func newWorld(t *testing.T) *world {
 }
 
 func (w *world) clean() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(w.t))
 	defer cancel()
 	entries, err := os.ReadDir(w.bundles())
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
@@ -69,7 +68,7 @@ func newRuntime(t *testing.T, c Config) *Runtime {
 
 func destroyAll(t *testing.T, w *worker) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(t))
 	defer cancel()
 	var containers []sdk.ContainerID
 	err := w.ListContainers(ctx, sdk.Filter{}, func(c sdk.ContainerInfo) error { containers = append(containers, c.ID); return nil })
