@@ -69,6 +69,19 @@ func TestMeanwhile(t *testing.T) {
 	}
 }
 
+// TestSideBySide: stages run at the same time.
+func TestSideBySide(t *testing.T) {
+	code := `func TestA(t *testing.T) { meet(t, os.O_WRONLY) }
+		func TestB(t *testing.T) { meet(t, os.O_RDONLY) }
+		func meet(t *testing.T, how int) { // opening a FIFO waits for its other end
+			exec.Command("mkfifo", "met").Run()
+			if f, err := os.OpenFile("met", how, 0); err != nil { t.Error(err) } else { f.Close() }
+		}`
+	if out, lands := gateOn(t, code, "-run=TestA -timeout=1m .", "-run=TestB -timeout=1m ."); !lands {
+		t.Error(out)
+	}
+}
+
 // TestKilled: what a test started does not outlive a gate that was killed.
 func TestKilled(t *testing.T) {
 	dir := module(t, `func TestA(t *testing.T) { cmd := exec.Command("sh", "-c", "exec sleep 3600 >> alive"); t.Fatal(cmd.Run()) }`)

@@ -1,9 +1,9 @@
-// Command gate runs tests in stages and says whether a change may land.
+// Command gate runs tests and says whether a change may land.
 //
 //	gate [-repeat N] [-meanwhile COMMAND] STAGE...
 //
-// A stage is the arguments of one go test in one string: flags, then packages. The stages run one after the other, all of them even if
-// one fails, and never from the cache. COMMAND is run by a shell beside the stages before the last one, which waits for it.
+// A stage is the arguments of one go test in one string: flags, then packages. The stages run side by side, all of them even if one
+// fails, and never from the cache. COMMAND is run by a shell before the last one, beside the others.
 //
 // A test that failed is repeated once by itself, if no more than N failed. When it passes then the gate goes on, but the test is told as
 // FLAKY, with what it printed when it failed last on the screen: its cause is still to be found. Nothing is repeated after a data race,

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"gotest.tools/gotestsum/testjson"
 )
@@ -30,23 +32,23 @@ func goTest(args ...string) *exec.Cmd {
 	return exec.Command("go", append([]string{"test", "-json", "-count=1"}, args...)...)
 }
 
-// run reports whether the change may land, and says why not.
+// run reports whether the change may land, and says why not. The stages run side by side; meanwhile comes before the last one.
 func (g *gate) run(ctx context.Context, stages []string, meanwhile string) bool {
-	wait := background(ctx, meanwhile)
+	var commands []command
 	var defects []string
-	for i, stage := range stages {
-		if i == len(stages)-1 {
-			if err := wait(); err != nil {
-				defects = append(defects, err.Error())
-			}
+	for _, stage := range stages {
+		args := strings.Fields(stage)
+		first := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") })
+		if first < 0 {
+			g.say("FAIL: %q names no package, or a flag is apart from its value: write -flag=value", stage)
+			return false
 		}
-		if err := g.stage(ctx, strings.Fields(stage)); err != nil {
-			defects = append(defects, fmt.Sprintf("go test %s: %v", stage, err))
-		}
+		commands = append(commands, command{args: args, flags: args[:first]})
 	}
-	if g.tests == nil {
-		g.say("FAIL: no test ran: %s", strings.Join(defects, "; "))
-		return false
+	commands[len(commands)-1].after = background(ctx, meanwhile)
+	var err error
+	if g.tests, err = g.scan(ctx, g.show(), commands...); err != nil {
+		defects = append(defects, err.Error())
 	}
 	defects = append(defects, g.defects()...)
 	failed := testjson.FilterFailedUnique(g.tests.Failed())
@@ -59,23 +61,11 @@ func (g *gate) run(ctx context.Context, stages []string, meanwhile string) bool 
 	default:
 		failed = g.again(ctx, failed)
 	}
+	if g.tests.Total() == 0 {
+		defects = append(defects, "no test ran")
+	}
 	defects = append(defects, g.skips()...)
 	return g.verdict(failed, defects)
-}
-
-// stage runs go test once. An error means that it could not be run or told no results; failed tests are none.
-func (g *gate) stage(ctx context.Context, args []string) error {
-	first := slices.IndexFunc(args, func(a string) bool { return !strings.HasPrefix(a, "-") })
-	if first < 0 {
-		return errors.New("no package is named, or a flag is apart from its value: write -flag=value")
-	}
-	show := g.show()
-	var err error
-	g.tests, err = g.scan(ctx, args, g.tests, func(e testjson.TestEvent, x *testjson.Execution) error {
-		g.flags[e.Package] = args[:first]
-		return show(e, x)
-	})
-	return err
 }
 
 // lastLines are shown of a package that ended by itself, not by a test that failed: there, whoever crashed has said why.
@@ -115,10 +105,10 @@ func (g *gate) output(x *testjson.Execution, tc testjson.TestCase) {
 func (g *gate) again(ctx context.Context, failed []testjson.TestCase) (still []testjson.TestCase) {
 	for _, tc := range failed {
 		g.say("\nrepeating %s.%s", tc.Package, tc.Test)
-		args := append(slices.Clone(g.flags[tc.Package]), "-run="+pattern(tc.Test), tc.Package)
-		x, err := g.scan(ctx, args, nil, g.show())
+		flags := g.flags[tc.Package]
+		x, err := g.scan(ctx, g.show(), command{args: append(slices.Clone(flags), "-run="+pattern(tc.Test), tc.Package), flags: flags})
 		if err != nil {
-			g.say("go test %s: %v", strings.Join(args, " "), err)
+			g.say("%v", err)
 		}
 		if err != nil || !passed(x, tc) {
 			still = append(still, tc)
@@ -145,37 +135,103 @@ func passed(x *testjson.Execution, tc testjson.TestCase) bool {
 		slices.ContainsFunc(p.Passed, func(one testjson.TestCase) bool { return one.Test == tc.Test })
 }
 
-// scan runs go test and reads what it tells, in addition to what is already in x.
-func (g *gate) scan(ctx context.Context, args []string, x *testjson.Execution, event eventFunc) (*testjson.Execution, error) {
-	cmd := g.goTest(args...)
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		return x, err
-	}
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		return x, err
-	}
-	all, err := startGroup(ctx, cmd)
-	if err != nil {
-		return x, err
-	}
-	x, err = testjson.ScanTestOutput(testjson.ScanConfig{
-		Stdout: stdout, Stderr: stderr, Handler: handler{event, g.out}, Execution: x, IgnoreNonJSONOutputLines: true,
-	})
-	var exit *exec.ExitError
-	if end := all.wait(); err == nil && ctx.Err() == nil && errors.As(end, &exit) && exit.ExitCode() == 1 {
-		return x, nil // tests failed, as x tells
-	} else if err == nil {
-		err = end
-	}
-	return x, errors.Join(err, ctx.Err())
+// command is one go test that is to run.
+type command struct {
+	args, flags []string     // the flags stand at the beginning of args
+	after       func() error // what is waited for first, if not nil
 }
 
-// background runs a shell command. The function that it returns waits for the end; its error has what the command printed.
+// scan runs commands side by side and reads what they tell. An error means that one could not be run, or told no results; failed tests
+// are none.
+func (g *gate) scan(ctx context.Context, event eventFunc, commands ...command) (*testjson.Execution, error) {
+	results, stdout := io.Pipe()
+	remarks, stderr := io.Pipe()
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	ends := make([]error, len(commands))
+	for i, c := range commands {
+		note := func(line []byte) {
+			var e struct{ Package string }
+			if json.Unmarshal(line, &e) == nil && e.Package != "" {
+				g.flags[e.Package] = c.flags
+			}
+		}
+		running.Go(func() {
+			ends[i] = g.test(ctx, c, &lines{mu: &mu, to: stdout, note: note}, &lines{mu: &mu, to: stderr, note: func([]byte) {}})
+		})
+	}
+	go func() {
+		running.Wait()
+		stdout.Close()
+		stderr.Close()
+	}()
+	x, err := testjson.ScanTestOutput(testjson.ScanConfig{Stdout: results, Stderr: remarks, Handler: handler{event, g.out}, IgnoreNonJSONOutputLines: true})
+	results.CloseWithError(err) // if it stopped before the end
+	remarks.CloseWithError(err)
+	running.Wait()
+	return x, errors.Join(errors.Join(ends...), err, ctx.Err())
+}
+
+// test runs one command.
+func (g *gate) test(ctx context.Context, c command, stdout, stderr *lines) error {
+	if c.after != nil {
+		if err := c.after(); err != nil {
+			return err
+		}
+	}
+	cmd := g.goTest(c.args...)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	all, err := startGroup(ctx, cmd)
+	if err == nil {
+		err = all.wait()
+		stdout.end()
+		stderr.end()
+	}
+	var exit *exec.ExitError
+	if err == nil || ctx.Err() == nil && errors.As(err, &exit) && exit.ExitCode() == 1 { // tests failed, as their results tell
+		return nil
+	}
+	return fmt.Errorf("go test %s: %w", strings.Join(c.args, " "), err)
+}
+
+// lines passes whole lines on to where several write.
+type lines struct {
+	mu   *sync.Mutex
+	to   io.Writer
+	note func(line []byte) // is called with each
+
+	rest []byte
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rest = append(l.rest, p...)
+	for {
+		end := bytes.IndexByte(l.rest, '\n')
+		if end < 0 {
+			return len(p), nil
+		}
+		line := l.rest[:end+1]
+		l.note(line)
+		if _, err := l.to.Write(line); err != nil {
+			return 0, err
+		}
+		l.rest = l.rest[end+1:]
+	}
+}
+
+// end passes on what a program that was killed had not ended with a newline.
+func (l *lines) end() {
+	if len(l.rest) > 0 {
+		l.Write([]byte("\n"))
+	}
+}
+
+// background runs a shell command, if it is one. The function that it returns waits for the end; its error has what the command printed.
 func background(ctx context.Context, command string) (wait func() error) {
 	if command == "" {
-		return func() error { return nil }
+		return nil
 	}
 	end := make(chan error, 1)
 	go func() {
