@@ -5,7 +5,7 @@ BIN         := bin
 LDFLAGS     := -s -w -X main.version=$(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 TESTFLAGS   ?=
 export PATH := $(PATH):/usr/sbin:/sbin
-# Packages whose tests talk to real servers. In the gate they run one at a time, and last: meanwhile the servers are built.
+# Packages whose tests talk to real servers. In the gate they run one at a time, beside the others, once the servers are built.
 SERVERS     := ./sdk/shim/internal/onnomad ./plugins/nomad/... ./plugins/garden/...
 
 # Those that take longest begin first, and most of their time they wait: so twice as many packages run at once as there are processors.
