@@ -8,9 +8,9 @@ export PATH := $(PATH):/usr/sbin:/sbin
 # Packages whose tests talk to real servers. In the gate they run one at a time, beside the others, once the servers are built.
 SERVERS     := ./sdk/shim/internal/onnomad ./plugins/nomad/... ./plugins/garden/...
 
-# Those that take longest begin first, and most of their time they wait: so twice as many packages run at once as there are processors.
+# Those that take longest begin first, and most of their time they wait: so three times as many packages run at once as there are processors.
 LONG        := ./sdk/shim/internal/onrunc ./cmd/host ./host ./conformance/mutant ./examples/...
-ATONCE      := $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+ATONCE      := $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN))
 
 # The race detector looks at SQLite, too, but leaves out its check of pointer arithmetic there: it took a fifth of what package host
 # needs, for C that was translated by a program. The packages are vetted by check.
