@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -202,7 +203,7 @@ func (w *Worker) makeRoot(ctx context.Context, spec sdk.ContainerSpec, root stri
 	if err := files.Mkdir(strings.TrimPrefix(scratchPath, "/"), 0o700); err != nil {
 		return err
 	}
-	if err := volumedir.CopyFile(ctx, w.o.Shim, root+shimPath); err != nil { // its own: root there may change it
+	if err := copyProgram(ctx, w.o.Shim, root+shimPath); err != nil { // its own: root there may change it
 		return err
 	}
 	if err := files.Chmod(strings.TrimPrefix(shimPath, "/"), 0o555); err != nil {
@@ -281,4 +282,12 @@ func (w *Worker) clear(ctx context.Context, rec record) error {
 		return err
 	}
 	return errors.Join(shelf.Remove(c.Root), shelf.Remove(c.Dir))
+}
+
+// copyProgram copies a file that is executed right afterwards. Whatever this process starts meanwhile inherits the open copy, and closes
+// it a moment after it was started: until then the kernel calls the copy busy and executes it for nobody. So nothing is started meanwhile.
+func copyProgram(ctx context.Context, from, to string) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return volumedir.CopyFile(ctx, from, to)
 }

@@ -5,9 +5,11 @@ package machine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -290,4 +292,26 @@ func TestPlugin(t *testing.T) {
 	if _, err := rt.Worker("w"); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestCopiedProgramRuns: a program can be executed as soon as it is copied, whatever else is started at the same time.
+func TestCopiedProgramRuns(t *testing.T) {
+	program, err := exec.LookPath("true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
+			for n := range testkit.Times(20, 500) {
+				to := filepath.Join(dir, fmt.Sprintf("%d-%d", i, n))
+				if err := errors.Join(copyProgram(t.Context(), program, to), os.Chmod(to, 0o500), exec.Command(to).Run()); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
 }
