@@ -258,6 +258,6 @@ func tail(s string) string {
 // needsLinux skips a test that finds processes.
 func needsLinux(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("unsupported: processes are found through /proc")
+		testkit.Lacking(t, "Linux: processes are found through /proc")
 	}
 }

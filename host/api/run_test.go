@@ -74,9 +74,8 @@ func TestCloseBeforeFetched(t *testing.T) {
 	}
 }
 
-// TestMissedOutput has a client whose output another has taken, and that cannot write it for itself: it is told.
-func TestMissedOutput(t *testing.T) {
-	s := serve(t)
+// twoOutputs is a job with the outputs "one" and "two", each with a file, and where they are to be written.
+func (s *served) twoOutputs() (*job.Job, map[string]string) {
 	targets := map[string]string{"one": filepath.Join(s.dir, "one"), "two": filepath.Join(s.dir, "two")}
 	j := script("echo made | tee one/file > two/file")
 	j.Outputs, j.Steps[0].Outputs = nil, nil
@@ -84,6 +83,13 @@ func TestMissedOutput(t *testing.T) {
 		j.Steps[0].Outputs = append(j.Steps[0].Outputs, name)
 		j.Outputs = append(j.Outputs, job.Output{Name: name, From: job.Ref{Step: CommandStep, Output: name}})
 	}
+	return j, targets
+}
+
+// TestMissedOutput has a client whose output another has taken, and that cannot write it for itself: it is told.
+func TestMissedOutput(t *testing.T) {
+	s := serve(t)
+	j, targets := s.twoOutputs()
 	_, err := s.runs.StartRun(testkit.Context(t), connect.NewRequest(&pb.StartRunRequest{Id: "a", Outputs: targets,
 		What: &pb.StartRunRequest_Command{Command: command(j)}}))
 	must(t, err)
@@ -104,13 +110,7 @@ func TestMissedOutput(t *testing.T) {
 // written, and one that has ended: the same request ends well each time, and puts nothing in place twice.
 func TestOutputsInPlace(t *testing.T) {
 	s := serve(t)
-	targets := map[string]string{"one": filepath.Join(s.dir, "one"), "two": filepath.Join(s.dir, "two")}
-	j := script("echo made | tee one/file > two/file")
-	j.Outputs, j.Steps[0].Outputs = nil, nil
-	for _, name := range sortedKeys(targets) {
-		j.Steps[0].Outputs = append(j.Steps[0].Outputs, name)
-		j.Outputs = append(j.Outputs, job.Output{Name: name, From: job.Ref{Step: CommandStep, Output: name}})
-	}
+	j, targets := s.twoOutputs()
 	req := RunRequest{RunRequest: host.RunRequest{ID: "a", Job: j, Outputs: targets}}
 	_, err := s.runs.StartRun(testkit.Context(t), connect.NewRequest(&pb.StartRunRequest{Id: "a", Outputs: targets,
 		What: &pb.StartRunRequest_Command{Command: command(j)}}))
