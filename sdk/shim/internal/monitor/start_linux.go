@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -55,7 +56,10 @@ func (m *monitor) start(c Command) error {
 		return sdk.NewInternal(err, "unblocking signals: %v", err)
 	}
 	for _, name := range candidates {
-		m.leader, err = syscall.ForkExec(name, argv, attr)
+		err = whileBusy(func() error {
+			m.leader, err = syscall.ForkExec(name, argv, attr)
+			return err
+		})
 		if err == nil {
 			m.ownPeak = ownPeak()
 			m.letGo()
@@ -67,6 +71,19 @@ func (m *monitor) start(c Command) error {
 		}
 	}
 	return notStarted(string(c.Path), u, err)
+}
+
+// stillWritten is how long a program may be open for writing before that is an error. Its writer may have closed it already:
+// a process that the writer was forking meanwhile holds the file, too, until it executes its own program.
+const stillWritten = 2 * time.Second
+
+// whileBusy executes again what is open for writing, until it is not or stillWritten has passed.
+func whileBusy(execute func() error) error {
+	for since := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if err := execute(); err != unix.ETXTBSY || time.Since(since) >= stillWritten {
+			return err
+		}
+	}
 }
 
 // lookPath gives the files that the name may mean, in order. There is at least one.
