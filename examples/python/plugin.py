@@ -331,7 +331,8 @@ class DataService:
             yield from _follow_remains(s, head)
             return
         with _connect(s, head.container) as conn:
-            conn.send({"op": "follow", "id": head.process, "from": getattr(head, "from"), "stdin": head.stdin})
+            with contextlib.suppress(OSError):  # whether the keeper is gone is told by receiving
+                conn.send({"op": "follow", "id": head.process, "from": getattr(head, "from"), "stdin": head.stdin})
             context.add_callback(conn.hang_up)  # the call's end, by whomever
             up = threading.Thread(target=_relay_up, args=(requests, conn), daemon=True)
             up.start()
@@ -584,9 +585,16 @@ def _remains(s, container):
 
 def _follow_remains(s, head):
     """Delivers what is journalled of a process whose container is gone, then its exit, or that it is abandoned."""
+    try:
+        yield from _remains_of(s, head)
+    except (OSError, Fault):
+        _state(s, head.container)  # NotFound, if it was destroyed meanwhile: what is missing then says nothing
+        raise
+
+
+def _remains_of(s, head):
     info = next((p for p in _remains(s, head.container) if p["id"] == head.process), None)
     if info is None:
-        _state(s, head.container)
         raise errors.not_found("process", head.process)
     record = os.open(s.at("containers", head.container, "record"), os.O_RDONLY | os.O_DIRECTORY)
     try:

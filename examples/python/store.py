@@ -163,10 +163,11 @@ class Store:
         return os.path.exists(self.at("containers", id, "spec.json"))
 
     def container(self, id):
-        destroying, ready = (os.path.exists(self.at("containers", id, name)) for name in ("destroying", "ready"))
+        ready = os.path.exists(self.at("containers", id, "ready"))
         keeper = self._keeper(id)
         if keeper is not None:
             os.close(keeper)
+        destroying = os.path.exists(self.at("containers", id, "destroying"))  # after the keeper, which is ended after that is noted
         spec = self._load("container", id, "spec.json")  # last: a container that goes meanwhile is not one without marks
         spec["destroying"], spec["alive"] = destroying, keeper is not None
         if destroying:
