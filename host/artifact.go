@@ -9,6 +9,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/host/stream"
 	"github.com/slipway-run/slipway/sdk"
@@ -87,24 +88,37 @@ func (h *Host) dropReplica(ctx context.Context, a *Artifact, w *worker, id strin
 	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
 		mine, others = false, false
 		row, err = tx.Volume(id)
-		if errors.Is(err, store.ErrNotFound) || err == nil && row.State == volumeDestroying {
+		if errors.Is(err, store.ErrNotFound) || err == nil && row.State == lifecycle.VolumeDestroying {
 			others = true
 			return nil
 		}
 		if err != nil {
 			return err
 		}
+		if used, err := volumeNeeded(tx, row); used || err != nil {
+			return err
+		}
 		if mine, err = h.elsewhere(tx, a.ID, w.name); err != nil || !mine {
 			return err
 		}
-		row.State = volumeDestroying
-		return tx.PutVolume(row)
+		_, err = h.moveVolume(tx, id, lifecycle.Doomed, nil)
+		return err
 	})
 	if err != nil || !mine {
 		return err == nil && others
 	}
-	h.index.RemoveVolume(row.Worker, a.ID)
 	return h.destroyVolume(ctx, row) == nil
+}
+
+// volumeNeeded tells whether something on its worker is made of a volume: a clone, or a container that has it without a copy, each until it is
+// destroyed.
+func volumeNeeded(tx *store.Tx, row store.Volume) (bool, error) {
+	clones, err := tx.Volumes(store.VolumeFilter{Parent: row.ID, Worker: row.Worker})
+	if err != nil || len(clones) > 0 {
+		return true, err
+	}
+	images, going, err := imagesInUse(tx)
+	return images[row.ID] || going[row.ID], err
 }
 
 // elsewhere tells whether an artifact can be read in another place than a worker.
@@ -119,7 +133,7 @@ func (h *Host) elsewhere(tx *store.Tx, id, worker string) (bool, error) {
 	if local || row.Blob != "" {
 		return true, nil
 	}
-	copies, err := tx.Volumes(store.VolumeFilter{Artifact: id, States: []string{volumeSealed}})
+	copies, err := tx.Volumes(store.VolumeFilter{Artifact: id, States: []string{lifecycle.VolumeSealed}})
 	for _, c := range copies {
 		if _, err := h.worker(c.Worker); err == nil && c.Worker != worker {
 			return true, nil
@@ -227,14 +241,13 @@ func (h *Host) giveUpArtifact(ctx context.Context, a *Artifact, may func(*store.
 			used := images[row.ID]
 			cloned[row.ID] = going[row.ID]
 			for _, c := range children {
-				used = used || c.State != volumeDestroying
+				used = used || c.State != lifecycle.VolumeDestroying
 				cloned[row.ID] = true
 			}
 			if used {
 				return sdk.NewFailedPrecondition(sdk.ReasonInUse, sdk.KindVolume, row.ID, "artifact %s is still used by a container on %s: destroy that first", a.Name, row.Worker)
 			}
-			row.State = volumeDestroying
-			if err := tx.PutVolume(row); err != nil {
+			if _, err := h.moveVolume(tx, row.ID, lifecycle.Doomed, nil); err != nil {
 				return err
 			}
 		}
@@ -247,7 +260,6 @@ func (h *Host) giveUpArtifact(ctx context.Context, a *Artifact, may func(*store.
 	delete(h.local, a.ID)
 	h.mu.Unlock()
 	for _, row := range rows {
-		h.index.RemoveVolume(row.Worker, a.ID)
 		if !cloned[row.ID] {
 			now = append(now, row)
 			continue
@@ -262,7 +274,7 @@ func (h *Host) giveUpArtifact(ctx context.Context, a *Artifact, may func(*store.
 // imagesInUse are the volumes that containers use without a copy: their roots, and what they mount read-only. Going are those of
 // containers that are to be destroyed, and may be there still.
 func imagesInUse(tx *store.Tx) (images, going map[string]bool, err error) {
-	rows, err := tx.Containers(store.ContainerFilter{States: []string{containerCreating, containerReady, containerDestroying}})
+	rows, err := tx.Containers(store.ContainerFilter{States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady, lifecycle.ContainerDestroying}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -273,7 +285,7 @@ func imagesInUse(tx *store.Tx) (images, going map[string]bool, err error) {
 			return nil, nil, err
 		}
 		in := images
-		if row.State == containerDestroying {
+		if row.State == lifecycle.ContainerDestroying {
 			in = going
 		}
 		for _, id := range used {

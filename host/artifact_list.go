@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 )
 
@@ -43,7 +44,7 @@ func (h *Host) Artifacts(ctx context.Context, f ArtifactFilter) ([]ArtifactRepor
 			if !strings.HasPrefix(row.Name, f.Prefix) || f.Team != "" && row.Team != f.Team || f.Caches && row.Key == "" {
 				continue
 			}
-			volumes, err := tx.Volumes(store.VolumeFilter{Artifact: row.ID, States: []string{volumeSealed}})
+			volumes, err := tx.Volumes(store.VolumeFilter{Artifact: row.ID, States: []string{lifecycle.VolumeSealed}})
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
@@ -75,7 +76,7 @@ func (h *Host) evictBlob(ctx context.Context, id string) (bool, error) {
 
 // keptElsewhere tells whether a worker that stays has an artifact's content.
 func (h *Host) keptElsewhere(tx *store.Tx, id string) (bool, error) {
-	volumes, err := tx.Volumes(store.VolumeFilter{Artifact: id, States: []string{volumeSealed}})
+	volumes, err := tx.Volumes(store.VolumeFilter{Artifact: id, States: []string{lifecycle.VolumeSealed}})
 	for _, v := range volumes {
 		if h.keeps(v.Worker) {
 			return true, nil

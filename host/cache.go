@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
@@ -146,7 +147,7 @@ func (c *Container) saveCache(ctx context.Context, key, id string) error {
 	if err != nil {
 		return err
 	}
-	if row, err = h.sealVolume(ctx, row); err != nil {
+	if err := h.sealVolume(ctx, row); err != nil {
 		return err
 	}
 	h.fault("cache-sealed")
@@ -154,19 +155,22 @@ func (c *Container) saveCache(ctx context.Context, key, id string) error {
 	ttl := h.cacheTTL()
 	a := store.Artifact{ID: newID("a"), Team: c.record.Team, Key: key, Source: c.owner, TTL: ttl, CreatedAt: now, UsedAt: now, ExpiresAt: now.Add(ttl)}
 	a.Name = cachePrefix + a.ID
-	row.Artifact, row.Container, row.Bytes = a.ID, "", h.sizeOf(ctx, row) // from here on it belongs to the artifact
+	bytes := h.sizeOf(ctx, row)
 	var older []store.Artifact
 	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
 		if older, err = supersede(tx, key, now); err != nil {
 			return err
 		}
-		return errors.Join(tx.PutArtifact(a), tx.PutVolume(row))
+		if err := tx.PutArtifact(a); err != nil {
+			return err
+		}
+		row, err = h.keepVolume(tx, row, a.ID, bytes)
+		return err
 	})
 	if err != nil {
 		return err
 	}
 	h.fault("cache-registered")
-	h.index.AddVolume(row.Worker, a.ID, row.Bytes)
 	if err := h.flatten(ctx, &Artifact{ID: a.ID, Name: a.Name}, row); err != nil {
 		h.log.Warn("a cache could not be copied whole, and keeps what it is a copy of", "key", key, "error", err)
 	}
@@ -221,42 +225,43 @@ func (h *Host) flatten(ctx context.Context, a *Artifact, row store.Volume) error
 		return err
 	}
 	filled := make(chan struct{})
-	copied, err := h.fill(ctx, a, source{name: w.name, worker: w, volume: row}, w, h.relay(a, row.ID, turn{func() {}, filled}), nil)
+	_, err = h.fill(ctx, a, source{name: w.name, worker: w, volume: row}, w, h.relay(a, row.ID, turn{func() {}, filled}), nil)
 	close(filled)
 	if err != nil {
 		return err
 	}
-	given, err := h.giveUp(ctx, row)
-	if given {
-		h.index.AddVolume(w.name, a.ID, copied.bytes) // the one that is left
-	}
-	return err
+	return h.giveUp(ctx, row)
 }
 
-// giveUp destroys a replica of which there is another on its worker, and tells whether it did: not if somebody uses it.
-func (h *Host) giveUp(ctx context.Context, row store.Volume) (bool, error) {
+// giveUp destroys a replica of which there is another on its worker, unless somebody uses it.
+func (h *Host) giveUp(ctx context.Context, row store.Volume) error {
 	used := func(tx *store.Tx) (bool, error) {
 		children, err := tx.Volumes(store.VolumeFilter{Parent: row.ID})
 		return len(children) > 0 || h.inUse(row.Artifact), err
 	}
-	set := func(state string) func(*store.Tx) error {
-		return func(tx *store.Tx) error {
-			if in, err := used(tx); err != nil || in != (state == volumeSealed) {
-				return err
-			}
-			row.State = state
-			return tx.PutVolume(row)
+	going := false
+	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		if in, err := used(tx); err != nil || in {
+			return err
 		}
+		m, err := h.moveVolume(tx, row.ID, lifecycle.Doomed, nil)
+		going = m.yes
+		return err
+	})
+	if err != nil || !going {
+		return err
 	}
-	// Whoever looked it up before it was marked has noted its use by then; who looks after that finds the other.
-	if err := h.store.Release(ctx, store.KillSafe, set(volumeDestroying)); err != nil {
-		return false, err
+	// Whoever looked it up before it was marked has noted its use by now; who looks later finds the other.
+	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		in, err := used(tx)
+		if going = !in; err != nil || going {
+			return err
+		}
+		_, err = h.moveVolume(tx, row.ID, lifecycle.Kept, nil)
+		return err
+	})
+	if err != nil || !going {
+		return err
 	}
-	if err := h.store.Release(ctx, store.KillSafe, set(volumeSealed)); err != nil {
-		return false, err
-	}
-	if row.State != volumeDestroying {
-		return false, nil
-	}
-	return true, h.destroyVolume(ctx, row)
+	return h.destroyVolume(ctx, row)
 }

@@ -10,18 +10,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
-)
-
-// States of a container's row.
-const (
-	containerCreating   = "creating"   // the claim of its owner; nothing is promised of the worker
-	containerReady      = "ready"      // the worker has it
-	containerDestroying = "destroying" // to be destroyed as soon as the worker can be reached
-	containerDestroyed  = "destroyed"  // only the record is left, of what ran in it
-	containerLost       = "lost"       // gone behind the host's back
 )
 
 // ContainerRequest says what container an owner wants.
@@ -211,7 +203,7 @@ func (h *Host) found(ctx context.Context, row store.Container) (*Container, erro
 		return nil, err
 	}
 	away := false
-	if row.State == containerCreating || row.State == containerReady || row.State == containerDestroying {
+	if row.State == lifecycle.ContainerCreating || row.State == lifecycle.ContainerReady || row.State == lifecycle.ContainerDestroying {
 		// What an earlier host left is settled before the worker is up. Of a worker that stays away the row is all there is: what
 		// runs there is lost when it is asked for.
 		_, err := w.acquirePatiently(ctx)
@@ -227,7 +219,7 @@ func (h *Host) found(ctx context.Context, row store.Container) (*Container, erro
 	if err := json.Unmarshal(row.Spec, &c.record); err != nil {
 		return nil, fmt.Errorf("record of container %s: %w", row.ID, err)
 	}
-	if row.State != containerReady || away {
+	if row.State != lifecycle.ContainerReady || away {
 		return c, nil
 	}
 	return c, c.readImage(ctx)

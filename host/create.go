@@ -3,13 +3,12 @@ package host
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -41,7 +40,7 @@ func (h *Host) create(ctx context.Context, owner string, where *placed, req Cont
 		return nil, err
 	}
 	if len(p.mounts) > 0 || req.Image != nil { // now with what it mounts
-		if err := c.put(ctx, containerCreating); err != nil {
+		if err := c.move(ctx, lifecycle.Described); err != nil {
 			return nil, err
 		}
 	}
@@ -56,45 +55,42 @@ func (h *Host) create(ctx context.Context, owner string, where *placed, req Cont
 	if err != nil {
 		return nil, err
 	}
-	if err := c.put(ctx, containerReady); err != nil {
+	if err := c.move(ctx, lifecycle.Made); err != nil {
 		return nil, err
 	}
-	c.state = containerReady
+	c.state = lifecycle.ContainerReady
 	h.fault("container-ready")
 	return c, nil
 }
 
 // claim makes the owner's row. It survives a loss of power: no other container is ever made for this owner.
 func (h *Host) claim(ctx context.Context, c *Container) error {
-	row, err := c.row(containerCreating)
+	spec, err := json.Marshal(c.record)
 	if err != nil {
 		return err
 	}
-	return h.store.Update(ctx, store.PowerSafe, func(tx *store.Tx) error { return tx.InsertContainer(row) })
+	return h.store.Update(ctx, store.PowerSafe, func(tx *store.Tx) error {
+		_, err := h.moveContainer(tx, string(c.id), lifecycle.Claimed, func(row *store.Container) error {
+			*row = store.Container{ID: string(c.id), Worker: c.worker.name, Owner: c.owner, Team: c.record.Team,
+				Token: string(c.record.Spec.Token), Spec: spec, CreatedAt: row.UpdatedAt, UpdatedAt: row.UpdatedAt}
+			return nil
+		})
+		return err
+	})
 }
 
-func (c *Container) row(state string) (store.Container, error) {
+// move takes the container's row through an event, and writes its record as it is here.
+func (c *Container) move(ctx context.Context, e lifecycle.Event) error {
 	spec, err := json.Marshal(c.record)
-	now := time.Now()
-	return store.Container{ID: string(c.id), Worker: c.worker.name, Owner: c.owner, Team: c.record.Team,
-		Token: string(c.record.Spec.Token), State: state, Spec: spec, CreatedAt: now, UpdatedAt: now}, err
-}
-
-func (c *Container) put(ctx context.Context, state string) error {
-	row, err := c.row(state)
 	if err != nil {
 		return err
 	}
 	return c.h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
-		old, err := tx.Container(row.ID)
-		if err != nil {
-			return err
-		}
-		if old.State == containerLost {
-			return fmt.Errorf("worker %s has lost what it had: %w", row.Worker, sdk.Unavailable)
-		}
-		row.CreatedAt = old.CreatedAt
-		return tx.PutContainer(row)
+		_, err := c.h.moveContainer(tx, string(c.id), e, func(row *store.Container) error {
+			row.Spec = spec
+			return nil
+		})
+		return lostMeanwhile(c.worker.name, err)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -20,67 +21,85 @@ func (c *Container) Destroy(ctx context.Context) error {
 // destroyOnly destroys the container; with, its volumes are noted as to be destroyed in the same moment. Without, something is still wanted
 // of it, and a worker that is away is waited for.
 func (c *Container) destroyOnly(ctx context.Context, with bool) error {
-	row, err := c.current(ctx)
-	if err != nil || row.State == containerDestroyed || row.State == containerLost {
-		return err
-	}
 	within := destroyPatience
 	if !with {
 		within = c.worker.goneIn
 	}
-	return c.h.destroyContainer(ctx, row, with, within)
+	return c.h.destroyContainer(ctx, string(c.id), doom{volumes: with}, within)
 }
 
-func (c *Container) current(ctx context.Context) (row store.Container, err error) {
-	err = c.h.store.View(ctx, func(tx *store.Tx) error {
-		row, err = tx.Container(string(c.id))
+// doom says what else is noted when a container is to be destroyed.
+type doom struct {
+	volumes bool // all that it has goes, too
+	disown  bool // its owner may ask again at once
+}
+
+// destroyContainer destroys a container on its worker. Of one that is over already, only the volumes are noted.
+func (h *Host) destroyContainer(ctx context.Context, id string, d doom, within time.Duration) (err error) {
+	var m moved[store.Container]
+	defer func() { h.owes(m.row.Worker, &err) }()
+	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
+		m, err = h.doomContainer(tx, id, d)
 		return err
 	})
-	return row, err
-}
-
-func (h *Host) destroyContainer(ctx context.Context, row store.Container, volumes bool, within time.Duration) (err error) {
-	defer h.owes(row.Worker, &err)
-	row.State, row.UpdatedAt = containerDestroying, time.Now()
-	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-		if err := tx.PutContainer(row); err != nil || !volumes {
-			return err
-		}
-		rows, err := tx.Volumes(store.VolumeFilter{Container: row.ID})
-		if err != nil {
-			return err
-		}
-		for _, v := range rows {
-			v.State = volumeDestroying
-			if err := tx.PutVolume(v); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
+	if err != nil || !m.yes {
 		return err
 	}
 	h.fault("destroy-intent")
-	w, err := h.worker(row.Worker)
+	w, err := h.worker(m.row.Worker)
 	if err != nil {
 		return err
 	}
 	err = w.callWithin(ctx, within, "destroy container", func(ctx context.Context, c sdk.Worker) error {
-		return c.DestroyContainer(ctx, sdk.ContainerID(row.ID))
+		return c.DestroyContainer(ctx, sdk.ContainerID(id))
 	})
 	if err != nil {
 		return err
 	}
 	h.fault("destroyed")
-	h.index.Release(row.Owner)
-	row.State, row.UpdatedAt = containerDestroyed, time.Now()
-	return h.putContainer(ctx, row)
+	if m.row.Owner == "" {
+		return nil // nobody asks for its record: it is discarded once its volumes are gone, too
+	}
+	return h.endContainer(ctx, id)
 }
 
-// putContainer writes a row that has changed its state; that leads to space being freed.
-func (h *Host) putContainer(ctx context.Context, row store.Container) error {
-	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutContainer(row) })
+// doomContainer notes that a container, and what else d says, is to be destroyed.
+func (h *Host) doomContainer(tx *store.Tx, id string, d doom) (moved[store.Container], error) {
+	m, err := h.moveContainer(tx, id, lifecycle.Doomed, func(row *store.Container) error {
+		if d.disown {
+			row.Owner = ""
+		}
+		return nil
+	})
+	if err != nil || !d.volumes {
+		return m, err
+	}
+	volumes, err := tx.Volumes(store.VolumeFilter{Container: id})
+	if err != nil {
+		return m, err
+	}
+	for _, v := range volumes {
+		if _, err := h.moveVolume(tx, v.ID, lifecycle.Doomed, nil); err != nil {
+			return m, err
+		}
+	}
+	return m, nil
+}
+
+// endContainer notes that a worker does not have a container any more. Of one that nobody owns, no record is kept.
+func (h *Host) endContainer(ctx context.Context, id string) error {
+	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		row, err := tx.Container(id)
+		if ignoreNotFound(err) != nil {
+			return err
+		}
+		e := lifecycle.Destroyed
+		if row.Owner == "" {
+			e = lifecycle.Discarded
+		}
+		_, err = h.moveContainer(tx, id, e, nil)
+		return err
+	})
 }
 
 func (c *Container) destroyVolumes(ctx context.Context) (err error) {
@@ -96,29 +115,25 @@ func (c *Container) destroyVolumes(ctx context.Context) (err error) {
 func (c *Container) discard(ctx context.Context) {
 	ctx, cancel := c.h.cleanup(ctx)
 	defer cancel()
-	row, err := c.current(ctx)
-	if err == nil {
-		row.Owner = ""
-		err = c.h.discardContainer(ctx, row)
-	}
-	if err != nil {
+	if err := c.h.discardContainer(ctx, string(c.id)); err != nil {
 		c.h.log.Warn("a half-made container stays until its worker is back", "container", c.id, "worker", c.worker.name, "error", err)
 	}
 }
 
-// discardContainer removes a container that nobody owns, its volumes, and every record of it.
-func (h *Host) discardContainer(ctx context.Context, row store.Container) error {
-	if row.State != containerLost {
-		if err := h.destroyContainer(ctx, row, true, destroyPatience); err != nil {
-			return err
-		}
+// discardContainer removes a container, its volumes, and every record of it.
+func (h *Host) discardContainer(ctx context.Context, id string) error {
+	if err := h.destroyContainer(ctx, id, doom{volumes: true, disown: true}, destroyPatience); err != nil {
+		return err
 	}
-	rows, err := h.volumes(ctx, store.VolumeFilter{Container: row.ID})
+	volumes, err := h.volumes(ctx, store.VolumeFilter{Container: id})
 	if err != nil {
 		return err
 	}
-	if err := h.destroyVolumes(ctx, rows); err != nil {
+	if err := h.destroyVolumes(ctx, volumes); err != nil {
 		return err
 	}
-	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.DeleteContainer(row.ID) })
+	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		_, err := h.moveContainer(tx, id, lifecycle.Discarded, nil)
+		return err
+	})
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/spool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
@@ -255,21 +256,21 @@ func (p *Process) storeExit(ctx context.Context, out *spool.Writer, e sdk.Exit) 
 			return err
 		}
 	}
-	return p.h.endProcess(ctx, p.id, processExited, "", &e)
+	return p.h.endProcess(ctx, p.id, lifecycle.Exited, "", &e)
 }
 
 // lost ends the process as lost: its output so far stays readable, and nothing is ever taken for its exit.
 func (p *Process) lost(ctx context.Context, out *spool.Writer, reason string) Outcome {
-	return p.ended(ctx, out, processLost, reason, &LostError{Owner: p.owner, Worker: p.worker.name, Reason: reason})
+	return p.ended(ctx, out, lifecycle.Lost, reason, &LostError{Owner: p.owner, Worker: p.worker.name, Reason: reason})
 }
 
-func (p *Process) ended(ctx context.Context, out *spool.Writer, state, reason string, outcome error) Outcome {
+func (p *Process) ended(ctx context.Context, out *spool.Writer, e lifecycle.Event, reason string, outcome error) Outcome {
 	if _, ok := out.Finished(); !ok {
 		if err := out.Finish(nil); err != nil {
 			p.h.log.Error("stored output cannot be ended", "process", p.id, "error", err)
 		}
 	}
-	if err := p.h.endProcess(ctx, p.id, state, reason, nil); err != nil {
+	if err := p.h.endProcess(ctx, p.id, e, reason, nil); err != nil {
 		outcome = errors.Join(outcome, err)
 	}
 	return Outcome{Err: outcome}
@@ -291,12 +292,11 @@ func (p *Process) Abort(ctx, hurry context.Context, c *Container, reason error, 
 	p.beginAbort(reason)
 	// Kept before anything is sent: an exit that comes of it is none of the step's own, after a restart too.
 	err := p.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-		row, err := tx.Process(p.id)
-		if err != nil || row.State != processRunning {
-			return err
-		}
-		row.Reason = reason.Error()
-		return tx.PutProcess(row)
+		_, err := processLife.move(tx, p.id, lifecycle.Told, func(row *store.Process) error {
+			row.Reason = reason.Error()
+			return nil
+		})
+		return err
 	})
 	if err != nil {
 		p.h.log.Error("the reason of an abort is not kept", "process", p.id, "error", err)

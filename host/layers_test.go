@@ -3,8 +3,12 @@ package host
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -52,7 +56,7 @@ var layers = map[string][]string{
 	"plugins/garden/internal/...":          {"sdk"},
 	"plugins/garden/gardentest":            {"internal/testkit"},
 	"plugins/garden/gardentest/runcgarden": {"examples/runc/engine"},
-	"host":                                 {"sdk/...", "host/config", "host/job", "host/launch", "host/pool", "host/stream", "host/spool", "host/store", "host/reap"},
+	"host":                                 {"sdk/...", "host/config", "host/job", "host/launch", "host/pool", "host/stream", "host/spool", "host/store", "host/reap", "host/lifecycle"},
 	"host/api":                             {"sdk", "host", "host/..."},
 	"host/api/proto":                       {},
 	"host/api/internal/pb":                 {},
@@ -61,6 +65,7 @@ var layers = map[string][]string{
 	"host/launch":                          {"sdk", "sdk/rpc"},
 	"host/launch/testdata/...":             {"sdk", "sdk/rpc"},
 	"host/pool":                            {"sdk"},
+	"host/lifecycle":                       {},
 	"host/reap":                            {"sdk"},
 	"host/spool":                           {"sdk"},
 	"host/store":                           {},
@@ -151,5 +156,40 @@ func check(t *testing.T, name, how string, imports, allowed []string) {
 		if !slices.ContainsFunc(allowed, func(p string) bool { return covers(p, other) }) {
 			t.Errorf("%s %s %s, which the table of layers does not allow", name, how, other)
 		}
+	}
+}
+
+// TestStatesAreMovedInOnePlace: no file of this package but move.go writes or deletes a row that has a state.
+func TestStatesAreMovedInOnePlace(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	writes := 0
+	for _, name := range files {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		fset := token.NewFileSet()
+		file, err := parser.ParseFile(fset, name, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			s, ok := n.(*ast.SelectorExpr)
+			if !ok {
+				return true
+			}
+			switch s.Sel.Name {
+			case "PutContainer", "DeleteContainer", "PutVolume", "DeleteVolume", "PutProcess", "DeleteProcess", "PutRun", "DeleteRun":
+				if writes++; name != "move.go" {
+					t.Errorf("%s: %s: name the event to life.move, which reads the row again", fset.Position(n.Pos()), s.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+	if writes != 8 {
+		t.Errorf("%d places that write, want 8: does this test still see them?", writes)
 	}
 }

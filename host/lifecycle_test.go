@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
@@ -399,13 +400,13 @@ func TestSettleChildrenFirst(t *testing.T) {
 		if r.Parent != "" {
 			parent = r.Parent
 		}
-		r.State = volumeDestroying
+		r.State = lifecycle.VolumeDestroying
 		if err := h.putVolume(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
 	}
 	c := containerRows(t, h)[0]
-	c.State = containerDestroying
+	c.State = lifecycle.ContainerDestroying
 	if err := h.putContainer(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}

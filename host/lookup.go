@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -33,7 +34,9 @@ type ContainerInfo struct {
 }
 
 // Over tells whether only the record is left.
-func (c ContainerInfo) Over() bool { return c.State == containerDestroyed || c.State == containerLost }
+func (c ContainerInfo) Over() bool {
+	return c.State == lifecycle.ContainerDestroyed || c.State == lifecycle.ContainerLost
+}
 
 // RunInfo is what is remembered of a run.
 type RunInfo struct {
@@ -82,7 +85,7 @@ func (h *Host) runInfo(row store.Run) RunInfo {
 }
 
 func runInfo(row store.Run) RunInfo {
-	i := RunInfo{ID: row.ID, Ended: row.State != runGoing, Created: row.CreatedAt}
+	i := RunInfo{ID: row.ID, Ended: row.State != lifecycle.RunGoing, Created: row.CreatedAt}
 	if i.Ended {
 		i.EndedAt = row.EndedAt
 	}
@@ -186,7 +189,7 @@ func (h *Host) FindProcess(ctx context.Context, owner, name string) (*Process, e
 	if err != nil {
 		return nil, err
 	}
-	if row.State == processStarting {
+	if row.State == lifecycle.ProcessStarting {
 		return nil, &sdk.Error{Class: sdk.Unavailable, RetryAfter: time.Second,
 			Message: fmt.Sprintf("whether process %q of %s was started is not known yet: start it again, which never starts it twice", name, owner)}
 	}

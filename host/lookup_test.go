@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -17,11 +18,11 @@ func TestRunByID(t *testing.T) {
 	at := time.Now().Truncate(time.Second)
 	err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error {
 		for i := range others {
-			if err := tx.PutRun(store.Run{ID: fmt.Sprintf("other-%d", i), State: runEnded, CreatedAt: at, EndedAt: at.Add(time.Minute)}); err != nil {
+			if err := tx.PutRun(store.Run{ID: fmt.Sprintf("other-%d", i), State: lifecycle.RunEnded, CreatedAt: at, EndedAt: at.Add(time.Minute)}); err != nil {
 				return err
 			}
 		}
-		return tx.PutRun(store.Run{ID: "going", State: runGoing, CreatedAt: at})
+		return tx.PutRun(store.Run{ID: "going", State: lifecycle.RunGoing, CreatedAt: at})
 	})
 	if err != nil {
 		t.Fatal(err)

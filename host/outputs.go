@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
 
 // Seal ends the container and makes its outputs artifacts, by name: whoever still ran in it is killed, so that nothing
-// writes any more. It is for a container whose work has ended by itself. Idempotent, also across restarts.
+// writes any more. It is for a container whose work has ended by itself. Idempotent, also across restarts. An output that is not on its worker
+// any more, or whose worker is gone, is a *LostError: the work has to be done again.
 func (c *Container) Seal(ctx context.Context) (map[string]*Artifact, error) {
 	if err := c.destroyOnly(ctx, false); err != nil {
 		return nil, err
@@ -18,7 +20,11 @@ func (c *Container) Seal(ctx context.Context) (map[string]*Artifact, error) {
 	out := make(map[string]*Artifact, len(c.record.Outputs))
 	for name, id := range c.record.Outputs {
 		a, err := c.sealOutput(ctx, name, id)
-		if err != nil {
+		_, gone := errors.AsType[*WorkerGoneError](err)
+		switch {
+		case gone, tooLate(err), errors.Is(err, store.ErrNotFound), sdk.IsNotFound(err, sdk.KindVolume):
+			return nil, &LostError{Owner: c.owner, Worker: c.worker.name, Reason: fmt.Sprintf("its output %s cannot be had any more: %v", name, err)}
+		case err != nil:
 			return nil, fmt.Errorf("output %s of %s: %w", name, c.owner, err)
 		}
 		out[name] = a
@@ -43,20 +49,22 @@ func (c *Container) sealOutput(ctx context.Context, name, id string) (*Artifact,
 	if err != nil {
 		return nil, err
 	}
-	if row.Artifact == a.ID && row.State == volumeSealed {
+	if row.Artifact == a.ID && row.State == lifecycle.VolumeSealed {
 		return a, nil
 	}
-	if row, err = c.h.sealVolume(ctx, row); err != nil {
+	if err := c.h.sealVolume(ctx, row); err != nil {
 		return nil, err
 	}
 	c.h.fault("output-sealed")
-	row.Artifact, row.Container = a.ID, "" // from here on it belongs to the artifact
-	row.Bytes = c.h.sizeOf(ctx, row)
-	if err := c.h.putVolume(ctx, row); err != nil {
+	bytes := c.h.sizeOf(ctx, row)
+	err = c.h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+		_, err := c.h.keepVolume(tx, row, a.ID, bytes)
+		return err
+	})
+	if err != nil {
 		return nil, err
 	}
 	c.h.fault("output-registered")
-	c.h.index.AddVolume(row.Worker, a.ID, row.Bytes)
 	return a, nil
 }
 

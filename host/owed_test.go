@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
@@ -22,7 +23,7 @@ func destroyed(t *testing.T, h *Host, rt sdk.Runtime) {
 	testkit.Until(t, "what is owed is paid", func() bool {
 		w.lookNow() // the clock comes every statusEvery
 		for _, r := range containerRows(t, h) {
-			if r.State != containerDestroyed {
+			if r.State != lifecycle.ContainerDestroyed {
 				return false
 			}
 		}
@@ -113,9 +114,9 @@ func TestOwedBesideAnother(t *testing.T) {
 	w, _ := h.worker("m")
 	testkit.Until(t, "the other goes", func() bool {
 		w.lookNow()
-		return stateOf(t, h, "other") == containerDestroyed
+		return stateOf(t, h, "other") == lifecycle.ContainerDestroyed
 	})
-	if s := stateOf(t, h, "stuck"); s != containerDestroying {
+	if s := stateOf(t, h, "stuck"); s != lifecycle.ContainerDestroying {
 		t.Errorf("what is stuck is %s", s)
 	}
 	if out := output(t, script(t, h, "new", "echo works")); out != "works\n" {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/host/stream"
 	"github.com/slipway-run/slipway/sdk"
@@ -53,7 +54,7 @@ func Placed(placing map[string]Placing, targets map[string]string) map[string]bo
 func (h *Host) NotePlacing(ctx context.Context, run, output string, p Placing) error {
 	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { // the run's end waits for it, which frees much
 		row, err := tx.Run(run)
-		if err != nil || row.State != runGoing {
+		if err != nil || row.State != lifecycle.RunGoing {
 			return err
 		}
 		kept, err := soFar(row)
@@ -64,10 +65,15 @@ func (h *Host) NotePlacing(ctx context.Context, run, output string, p Placing) e
 			kept.Placing = make(map[string]Placing)
 		}
 		kept.Placing[output] = p
-		if row.Result, err = json.Marshal(kept); err != nil {
+		text, err := json.Marshal(kept)
+		if err != nil {
 			return err
 		}
-		return tx.PutRun(row)
+		_, err = runLife.move(tx, run, lifecycle.Described, func(row *store.Run) error {
+			row.Result = text
+			return nil
+		})
+		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return &sdk.Error{Class: sdk.NotFound, Kind: "run", ID: run, Message: fmt.Sprintf("there is no run %q", run)}
@@ -91,7 +97,7 @@ func (h *Host) RunPlacing(ctx context.Context, id string) (map[string]Placing, e
 	var kept runRecord
 	err := h.store.View(ctx, func(tx *store.Tx) error {
 		row, err := tx.Run(id)
-		if err == nil && row.State == runGoing {
+		if err == nil && row.State == lifecycle.RunGoing {
 			kept, err = soFar(row)
 		}
 		return err

@@ -10,18 +10,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/spool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
-)
-
-// States of a process's row.
-const (
-	processStarting = "starting" // a start is about to be sent, or was sent with an unknown effect
-	processRunning  = "running"
-	processExited   = "exited"
-	processLost     = "lost"
-	processAborted  = "aborted" // its container was destroyed by the host while it ran
 )
 
 // ProcessRequest says what to run.
@@ -81,14 +73,14 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 	if err != nil {
 		return nil, err
 	}
-	if row.State == processStarting && c.state != containerReady {
+	if row.State == lifecycle.ProcessStarting && c.state != lifecycle.ContainerReady {
 		// It was never known whether this start took effect, and now nobody can say.
-		if err := c.h.endProcess(ctx, row.ID, processLost, "its container is "+c.state+" and its start was not settled", nil); err != nil {
+		if err := c.h.endProcess(ctx, row.ID, lifecycle.Lost, "its container is "+c.state+" and its start was not settled", nil); err != nil {
 			return nil, err
 		}
-		row.State, row.Reason = processLost, "its container is "+c.state+" and its start was not settled"
+		row.State, row.Reason = lifecycle.ProcessLost, "its container is "+c.state+" and its start was not settled"
 	}
-	if row.State != processStarting {
+	if row.State != lifecycle.ProcessStarting {
 		p, err := c.h.attach(row, c.owner, c.worker)
 		if err == nil && req.Stdin != nil {
 			p.feed(req.Stdin) // of a client that came back after the host's restart
@@ -108,7 +100,7 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 	if row, err = c.h.markRunning(ctx, row.ID); err != nil {
 		return nil, err
 	}
-	if row.State != processRunning { // another caller's follower was quicker than this one's note
+	if row.State != lifecycle.ProcessRunning { // another caller's follower was quicker than this one's note
 		return c.h.attach(row, c.owner, c.worker)
 	}
 	return c.h.follow(p)
@@ -117,11 +109,12 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 // markRunning notes that a start took effect, and gives the row as it is then: the process may have ended since.
 func (h *Host) markRunning(ctx context.Context, id string) (row store.Process, err error) {
 	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
-		if row, err = tx.Process(id); err != nil || row.State != processStarting {
-			return err
-		}
-		row.State, row.StartedAt = processRunning, time.Now()
-		return tx.PutProcess(row)
+		m, err := processLife.move(tx, id, lifecycle.Started, func(p *store.Process) error {
+			p.StartedAt = h.clock.wall()
+			return nil
+		})
+		row = m.row
+		return err
 	})
 	return row, err
 }
@@ -168,12 +161,16 @@ func (c *Container) claimProcess(ctx context.Context, spec sdk.ProcessSpec) (row
 		if row, err = tx.Process(rowID(c.id, spec.ID)); !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		if c.state != containerReady {
+		if c.state != lifecycle.ContainerReady {
 			return &GoneError{Owner: c.owner, State: c.state}
 		}
 		fresh = true
-		row = store.Process{ID: rowID(c.id, spec.ID), Container: string(c.id), Token: string(spec.Token), State: processStarting, Spec: stored}
-		return tx.PutProcess(row)
+		m, err := processLife.move(tx, rowID(c.id, spec.ID), lifecycle.Claimed, func(p *store.Process) error {
+			*p = store.Process{ID: rowID(c.id, spec.ID), Container: string(c.id), Token: string(spec.Token), Spec: stored}
+			return nil
+		})
+		row = m.row
+		return err
 	})
 	return row, fresh, err
 }
@@ -260,11 +257,14 @@ func (c *Container) startFailed(ctx context.Context, p *Process, sent bool, caus
 		return cause // the row stays: whoever asks next settles it
 	}
 	if !sent {
-		err := c.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.DeleteProcess(p.id) })
+		err := c.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+			_, err := processLife.move(tx, p.id, lifecycle.Refused, nil)
+			return err
+		})
 		return errors.Join(cause, err)
 	}
 	lost := &LostError{Owner: c.owner, Worker: c.worker.name, Reason: cause.Error()}
-	if err := c.h.endProcess(ctx, p.id, processLost, lost.Reason, nil); err != nil {
+	if err := c.h.endProcess(ctx, p.id, lifecycle.Lost, lost.Reason, nil); err != nil {
 		return errors.Join(lost, err)
 	}
 	return lost
@@ -282,9 +282,9 @@ func (h *Host) newProcess(row store.Process, owner string, w *worker) *Process {
 func (h *Host) attach(row store.Process, owner string, w *worker) (*Process, error) {
 	p := h.newProcess(row, owner, w)
 	switch row.State {
-	case processRunning:
+	case lifecycle.ProcessRunning:
 		return h.follow(p)
-	case processExited:
+	case lifecycle.ProcessExited:
 		if row.Reason != "" { // it ended because it was told to
 			p.outcome.Err = &AbortedError{Owner: owner, Reason: row.Reason}
 			break
@@ -293,9 +293,9 @@ func (h *Host) attach(row store.Process, owner string, w *worker) (*Process, err
 		if err := json.Unmarshal(row.Exit, p.outcome.Exit); err != nil {
 			return nil, fmt.Errorf("record of process %s: %w", row.ID, err)
 		}
-	case processLost:
+	case lifecycle.ProcessLost:
 		p.outcome.Err = &LostError{Owner: owner, Worker: w.name, Reason: row.Reason}
-	case processAborted:
+	case lifecycle.ProcessAborted:
 		p.outcome.Err = &AbortedError{Owner: owner, Reason: row.Reason}
 	default:
 		return nil, fmt.Errorf("process %s is %s", row.ID, row.State)
@@ -358,18 +358,15 @@ func (p *Process) OnPause(f func(why error)) {
 }
 
 // endProcess writes how a process ended. The first ending stays.
-func (h *Host) endProcess(ctx context.Context, id, state, reason string, exit *sdk.Exit) error {
+func (h *Host) endProcess(ctx context.Context, id string, e lifecycle.Event, reason string, exit *sdk.Exit) error {
 	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-		row, err := tx.Process(id)
-		if err != nil || row.State == processExited || row.State == processLost || row.State == processAborted {
-			return err
-		}
-		row.State, row.Reason, row.EndedAt = state, cmp.Or(reason, row.Reason), time.Now()
-		if exit != nil {
-			if row.Exit, err = json.Marshal(exit); err != nil {
-				return err
+		_, err := processLife.move(tx, id, e, func(row *store.Process) (err error) {
+			row.Reason, row.EndedAt = cmp.Or(reason, row.Reason), h.clock.wall()
+			if exit != nil {
+				row.Exit, err = json.Marshal(exit)
 			}
-		}
-		return tx.PutProcess(row)
+			return err
+		})
+		return err
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
@@ -16,7 +17,7 @@ import (
 
 // reapContainer destroys a container with its volumes, or what a worker has of one that is over or was never recorded.
 func (h *Host) reapContainer(ctx context.Context, w *worker, id string) (err error) {
-	row, err := h.giveUpContainer(ctx, id)
+	err = h.giveUpContainer(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return w.callWithin(ctx, destroyPatience, "destroy container", func(ctx context.Context, c sdk.Worker) error {
 			return c.DestroyContainer(ctx, sdk.ContainerID(id))
@@ -32,39 +33,23 @@ func (h *Host) reapContainer(ctx context.Context, w *worker, id string) (err err
 	if err != nil {
 		return err
 	}
-	rows, err := h.volumes(ctx, store.VolumeFilter{Container: id, States: []string{volumeDestroying}})
+	rows, err := h.volumes(ctx, store.VolumeFilter{Container: id, States: []string{lifecycle.VolumeDestroying}})
 	if err != nil {
 		return err
 	}
 	if err := h.destroyVolumes(ctx, rows); err != nil {
 		return err
 	}
-	if row.Owner != "" {
-		h.index.Release(row.Owner)
-	}
-	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-		row, err := tx.Container(id)
-		if errors.Is(err, store.ErrNotFound) || err == nil && row.State != containerDestroying {
-			return nil // another has ended it
-		}
-		if err != nil {
-			return err
-		}
-		if row.Owner == "" {
-			return tx.DeleteContainer(id)
-		}
-		row.State, row.UpdatedAt = containerDestroyed, h.clock.wall()
-		return tx.PutContainer(row)
-	})
+	return h.endContainer(ctx, id)
 }
 
 // giveUpContainer notes that a container and its volumes are to be destroyed. store.ErrNotFound is one that has no record, or the record of
 // one that is over.
-func (h *Host) giveUpContainer(ctx context.Context, id string) (row store.Container, err error) {
-	released := ""
-	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-		released = ""
-		if row, err = tx.Container(id); err != nil {
+func (h *Host) giveUpContainer(ctx context.Context, id string) error {
+	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		d := doom{volumes: true}
+		row, err := tx.Container(id)
+		if err != nil {
 			return err
 		}
 		switch containerStates(row.State) {
@@ -76,7 +61,8 @@ func (h *Host) giveUpContainer(ctx context.Context, id string) (row store.Contai
 			if h.busy.has(id) {
 				return errChanged
 			}
-			released, row.Owner = row.Owner, "" // who may ask again
+			d.disown = true
+			tx.Committed(func() { h.index.Release(row.Owner) })
 		default:
 			owners := make(map[string]reap.Owner)
 			if err := h.ownerOf(tx, row.Owner, owners); err != nil {
@@ -86,12 +72,9 @@ func (h *Host) giveUpContainer(ctx context.Context, id string) (row store.Contai
 				return errChanged
 			}
 		}
-		return h.doom(tx, row)
+		_, err = h.doomContainer(tx, id, d)
+		return err
 	})
-	if err == nil && released != "" {
-		h.index.Release(released)
-	}
-	return row, err
 }
 
 // reapVolume destroys a volume that nothing needs.
@@ -104,8 +87,8 @@ func (h *Host) reapVolume(ctx context.Context, w *worker, id string) error {
 		if used, err := h.volumeUsed(tx, row); err != nil || used {
 			return errors.Join(err, errChanged)
 		}
-		row.State = volumeDestroying
-		return tx.PutVolume(row)
+		_, err = h.moveVolume(tx, id, lifecycle.Doomed, nil)
+		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
 		return w.callWithin(ctx, destroyPatience, "destroy volume", func(ctx context.Context, c sdk.Worker) error {
@@ -115,29 +98,21 @@ func (h *Host) reapVolume(ctx context.Context, w *worker, id string) error {
 	if err != nil {
 		return err
 	}
-	if row.Artifact != "" {
-		h.index.RemoveVolume(row.Worker, row.Artifact)
-	}
 	return h.destroyVolume(ctx, row)
 }
 
 // volumeUsed tells whether somebody needs a volume, or what it is a part of.
 func (h *Host) volumeUsed(tx *store.Tx, row store.Volume) (bool, error) {
-	children, err := tx.Volumes(store.VolumeFilter{Parent: row.ID, Worker: row.Worker})
-	if err != nil || len(children) > 0 {
+	if needed, err := volumeNeeded(tx, row); needed || err != nil {
 		return true, err
 	}
-	images, going, err := imagesInUse(tx)
-	if err != nil || images[row.ID] || going[row.ID] {
-		return true, err
-	}
-	if row.State == volumeDestroying {
+	if row.State == lifecycle.VolumeDestroying {
 		return false, nil
 	}
 	if h.busy.has(row.ID) {
 		return true, nil
 	}
-	if row.Artifact != "" && row.State == volumeSealed {
+	if row.Artifact != "" && row.State == lifecycle.VolumeSealed {
 		_, err := tx.Artifact(row.Artifact)
 		if errors.Is(err, store.ErrNotFound) {
 			return false, nil
@@ -165,17 +140,11 @@ func (h *Host) volumeUsed(tx *store.Tx, row store.Volume) (bool, error) {
 // loseVolume forgets a volume that its worker does not have any more.
 func (h *Host) loseVolume(ctx context.Context, w *worker, id string) error {
 	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-		row, err := tx.Volume(id)
-		if errors.Is(err, store.ErrNotFound) {
-			return errChanged
+		m, err := h.moveVolume(tx, id, lifecycle.Missing, nil)
+		if err == nil && !m.yes {
+			err = errChanged
 		}
-		if err != nil || row.State != volumeSealed {
-			return errors.Join(err, errChanged)
-		}
-		if row.Artifact != "" {
-			h.index.RemoveVolume(w.name, row.Artifact)
-		}
-		return tx.DeleteVolume(id)
+		return err
 	})
 }
 
@@ -251,7 +220,7 @@ func (h *Host) removeExpired(ctx context.Context, look reap.Snapshot, row store.
 // keepFailed leaves a container whose command failed to the reaper, for people to look at meanwhile. It counts as work no more.
 func (c *Container) keepFailed(ctx context.Context) error {
 	c.record.Kept = true
-	if err := c.put(ctx, containerReady); err != nil {
+	if err := c.move(ctx, lifecycle.Described); err != nil {
 		return err
 	}
 	c.h.index.Release(c.owner)
@@ -276,10 +245,10 @@ func (h *Host) explainRecord(ctx context.Context, id string) (out []ReapVerdict,
 			return err
 		}
 		row, err := tx.Run(id)
-		if err == nil && row.State == runEnded {
+		if err == nil && row.State == lifecycle.RunEnded {
 			add("run", id, "", "it has ended: only its records and output are left", row.EndedAt.Add(records))
 		}
-		if err == nil && row.State != runEnded {
+		if err == nil && row.State != lifecycle.RunEnded {
 			o, err := h.runState(tx, row)
 			if err != nil {
 				return err

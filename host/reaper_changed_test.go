@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -40,7 +41,7 @@ func TestChangedMeanwhile(t *testing.T) {
 		if err := errors.Join(conn.CreateVolume(t.Context(), spec), conn.SealVolume(t.Context(), spec.ID)); err != nil {
 			t.Fatal(err)
 		}
-		row := store.Volume{ID: v.id, Worker: "m", Token: "t", State: volumeSealed, Artifact: "removed", Parent: v.parent, Role: roleReplica}
+		row := store.Volume{ID: v.id, Worker: "m", Token: "t", State: lifecycle.VolumeSealed, Artifact: "removed", Parent: v.parent, Role: roleReplica}
 		if err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error { return tx.PutVolume(row) }); err != nil {
 			t.Fatal(err)
 		}
@@ -119,7 +120,7 @@ func TestLoseWhatIsGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, state := range []string{containerDestroying, containerDestroyed, containerLost} {
+	for _, state := range []string{lifecycle.ContainerDestroying, lifecycle.ContainerDestroyed, lifecycle.ContainerLost} {
 		row.State = state
 		if err := h.putContainer(t.Context(), row); err != nil {
 			t.Fatal(err)

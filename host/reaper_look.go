@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
@@ -91,7 +92,7 @@ func (h *Host) listAll(ctx context.Context, w *worker, s *reap.Snapshot) error {
 // inventory reads what is recorded of a worker, and of those who hold it. Of containers that are over there may be very many: only those
 // are read of which there is something.
 func (h *Host) inventory(tx *store.Tx, worker string, s *reap.Snapshot) error {
-	containers, err := tx.Containers(store.ContainerFilter{Worker: worker, States: []string{containerCreating, containerReady, containerDestroying}})
+	containers, err := tx.Containers(store.ContainerFilter{Worker: worker, States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady, lifecycle.ContainerDestroying}})
 	if err != nil {
 		return err
 	}
@@ -121,7 +122,7 @@ func (h *Host) inventory(tx *store.Tx, worker string, s *reap.Snapshot) error {
 		return h.addContainer(tx, c, s)
 	}
 	for _, v := range volumes {
-		s.Volumes = append(s.Volumes, reap.VolumeRecord{ID: v.ID, Sealed: v.State == volumeSealed, Busy: h.busy.has(v.ID),
+		s.Volumes = append(s.Volumes, reap.VolumeRecord{ID: v.ID, Sealed: v.State == lifecycle.VolumeSealed, Busy: h.busy.has(v.ID),
 			Container: v.Container, Artifact: v.Artifact, Parent: v.Parent, State: volumeStates(v.State)})
 		if err := errors.Join(over(v.Container), h.addArtifact(tx, v.Artifact, s)); err != nil {
 			return err
@@ -166,11 +167,11 @@ func (h *Host) addArtifact(tx *store.Tx, id string, s *reap.Snapshot) error {
 
 func containerStates(s string) reap.State {
 	switch s {
-	case containerCreating:
+	case lifecycle.ContainerCreating:
 		return reap.Making
-	case containerDestroying:
+	case lifecycle.ContainerDestroying:
 		return reap.Going
-	case containerDestroyed, containerLost:
+	case lifecycle.ContainerDestroyed, lifecycle.ContainerLost:
 		return reap.Over
 	}
 	return reap.There
@@ -178,9 +179,9 @@ func containerStates(s string) reap.State {
 
 func volumeStates(s string) reap.State {
 	switch s {
-	case volumeCreating:
+	case lifecycle.VolumeCreating:
 		return reap.Making
-	case volumeDestroying:
+	case lifecycle.VolumeDestroying:
 		return reap.Going
 	}
 	return reap.There

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
@@ -56,7 +57,7 @@ func (h *Host) stampRuns(ctx context.Context, ids ...string) error {
 			if err != nil && !errors.Is(err, store.ErrNotFound) {
 				return nil, err
 			}
-			if err == nil && row.State == runGoing {
+			if err == nil && row.State == lifecycle.RunGoing {
 				rows = append(rows, row)
 			}
 		}
@@ -75,8 +76,11 @@ func (h *Host) stampRuns(ctx context.Context, ids ...string) error {
 	return h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
 		rows, err := going(tx)
 		for _, row := range rows {
-			row.ActiveAt = now
-			err = errors.Join(err, tx.PutRun(row))
+			_, e := runLife.move(tx, row.ID, lifecycle.Described, func(r *store.Run) error {
+				r.ActiveAt = now
+				return nil
+			})
+			err = errors.Join(err, e)
 		}
 		return err
 	})
@@ -94,7 +98,7 @@ func (h *Host) stampLast(ctx context.Context) {
 // runState tells what the reaper has to know of a run. One that has not ended is idle since it was last seen to do anything.
 func (h *Host) runState(tx *store.Tx, row store.Run) (reap.Owner, error) {
 	h.mu.Lock()
-	o := reap.Owner{Name: "run " + row.ID, Active: h.runs[row.ID], Ended: row.State != runGoing, Idle: row.EndedAt}
+	o := reap.Owner{Name: "run " + row.ID, Active: h.runs[row.ID], Ended: row.State != lifecycle.RunGoing, Idle: row.EndedAt}
 	left := h.leftRuns[row.ID]
 	h.mu.Unlock()
 	if o.Ended {
@@ -116,7 +120,7 @@ func (h *Host) reapRuns(ctx context.Context, dry bool) (out []ReapVerdict, err e
 	var overdue []string
 	why := make(map[string]string)
 	err = h.store.View(ctx, func(tx *store.Tx) error {
-		rows, err := tx.Runs(store.RunFilter{States: []string{runGoing, runEnding}})
+		rows, err := tx.Runs(store.RunFilter{States: []string{lifecycle.RunGoing, lifecycle.RunEnding}})
 		if err != nil {
 			return err
 		}
@@ -154,7 +158,7 @@ func (h *Host) overdue(row store.Run, o reap.Owner) string {
 	switch {
 	case o.Active:
 		return ""
-	case row.State == runEnding:
+	case row.State == lifecycle.RunEnding:
 		return "it has ended, and what is left of it goes"
 	case look.Abandoned(o):
 		return fmt.Sprintf("nobody has resumed it for %s", look.Rules.Abandoned)
@@ -192,7 +196,7 @@ func (h *Host) endRun(ctx context.Context, id string) error {
 		if why == "" {
 			return errChanged
 		}
-		if row.State == runGoing {
+		if row.State == lifecycle.RunGoing {
 			if err := h.abandon(tx, row, why); err != nil {
 				return err
 			}
@@ -213,7 +217,7 @@ func (h *Host) endRun(ctx context.Context, id string) error {
 	if waits {
 		err = nil // they expire once nothing is made of them any more
 	}
-	return errors.Join(err, (&run{h: h, id: id}).put(ctx, runEnded, nil))
+	return errors.Join(err, h.sweptRun(ctx, id))
 }
 
 // abandon keeps what a run came to that nobody resumes, and notes that all it has on workers is to be destroyed.
@@ -235,36 +239,15 @@ func (h *Host) abandon(tx *store.Tx, row store.Run, why string) error {
 		case result.Steps[i].Attempts < s.Attempts:
 			result.Steps[i] = s
 		}
-		if err := h.doom(tx, c); err != nil {
+		if _, err := h.doomContainer(tx, c.ID, doom{volumes: true}); err != nil {
 			return err
 		}
 	}
-	if row.Result, err = json.Marshal(record(&result)); err != nil {
-		return err
-	}
-	row.State, row.EndedAt = runEnding, h.clock.wall()
-	return tx.PutRun(row)
-}
-
-// doom notes that a container and what it has are to be destroyed.
-func (h *Host) doom(tx *store.Tx, c store.Container) error {
-	if containerStates(c.State) != reap.Over {
-		c.State, c.UpdatedAt = containerDestroying, h.clock.wall()
-		if err := tx.PutContainer(c); err != nil {
-			return err
-		}
-	}
-	volumes, err := tx.Volumes(store.VolumeFilter{Container: c.ID})
+	kept, err := json.Marshal(record(&result))
 	if err != nil {
 		return err
 	}
-	for _, v := range volumes {
-		v.State = volumeDestroying
-		if err := tx.PutVolume(v); err != nil {
-			return err
-		}
-	}
-	return nil
+	return h.endRunRow(tx, row.ID, lifecycle.Abandoned, kept)
 }
 
 // lastOf tells what an attempt at a step of an abandoned run came to: how its process ended if it had, else that it was aborted for why.
@@ -278,12 +261,12 @@ func lastOf(tx *store.Tx, run string, c store.Container, why string) (StepResult
 	if err != nil {
 		return s, err
 	}
-	ended := p.State == processExited || p.State == processLost || p.State == processAborted
+	ended := p.State == lifecycle.ProcessExited || p.State == lifecycle.ProcessLost || p.State == lifecycle.ProcessAborted
 	if ended && !p.StartedAt.IsZero() {
 		s.Run = max(p.EndedAt.Sub(p.StartedAt), 0)
 	}
 	switch {
-	case p.State == processExited && p.Reason == "":
+	case p.State == lifecycle.ProcessExited && p.Reason == "":
 		s.Exit, s.Err = new(sdk.Exit), nil
 		if err := json.Unmarshal(p.Exit, s.Exit); err != nil {
 			return s, fmt.Errorf("record of process %s: %w", p.ID, err)
@@ -292,9 +275,9 @@ func lastOf(tx *store.Tx, run string, c store.Container, why string) (StepResult
 		if s.Exit.Code != 0 {
 			s.State = StepFailed
 		}
-	case ended && p.State != processLost && p.Reason != "": // it ended because it was told to
+	case ended && p.State != lifecycle.ProcessLost && p.Reason != "": // it ended because it was told to
 		s.Err = errors.New(p.Reason)
-	case p.State == processLost, !ended && c.State == containerLost:
+	case p.State == lifecycle.ProcessLost, !ended && c.State == lifecycle.ContainerLost:
 		s.State, s.Err = StepLost, &LostError{Owner: c.Owner, Worker: c.Worker, Reason: cmp.Or(p.Reason, c.Reason)}
 	}
 	return s, nil

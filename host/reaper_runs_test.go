@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
@@ -99,19 +100,19 @@ job "j" {
 	reopen()
 	grace := h.cfg.Timing.MissingGrace
 	reapFor(t, h, clk, grace)
-	if row := runRow(t, h, "r"); row.State != runGoing || stateOf(t, h, RunOwner("r", "s")) != containerReady {
+	if row := runRow(t, h, "r"); row.State != lifecycle.RunGoing || stateOf(t, h, RunOwner("r", "s")) != lifecycle.ContainerReady {
 		t.Fatalf("the run is %s, its container %s", row.State, stateOf(t, h, RunOwner("r", "s")))
 	}
 	closeTestHost(t, h)
 	clk.pass(1000 * time.Hour) // without a host
 	reopen()
 	reapFor(t, h, clk, grace-1)
-	if row := runRow(t, h, "r"); row.State != runGoing || stateOf(t, h, RunOwner("r", "s")) != containerReady {
+	if row := runRow(t, h, "r"); row.State != lifecycle.RunGoing || stateOf(t, h, RunOwner("r", "s")) != lifecycle.ContainerReady {
 		t.Errorf("before anybody could resume it the run is %s", row.State)
 	}
 	clk.pass(1)
 	reapAll(t, h)
-	if row := runRow(t, h, "r"); row.State != runEnded || len(onWorker(t, rt, "m")) > 0 {
+	if row := runRow(t, h, "r"); row.State != lifecycle.RunEnded || len(onWorker(t, rt, "m")) > 0 {
 		t.Errorf("nobody has resumed it, and it is %s; on its worker: %q", row.State, onWorker(t, rt, "m"))
 	}
 }
@@ -162,7 +163,7 @@ func TestEndedInVain(t *testing.T) {
 	t.Parallel()
 	clk := newTestClock()
 	h := openHost(t, newMemory(t, "m"), Options{clock: clk.clock()}, "m")
-	row := store.Run{ID: "r", State: runGoing, CreatedAt: clk.clock().wall()}
+	row := store.Run{ID: "r", State: lifecycle.RunGoing, CreatedAt: clk.clock().wall()}
 	if err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error { return tx.PutRun(row) }); err != nil {
 		t.Fatal(err)
 	}
@@ -189,7 +190,7 @@ func TestAbandonedResult(t *testing.T) {
 		c := store.Container{ID: newID("c"), Worker: "m", Owner: AttemptOwner("r", step, attempt), State: state, Spec: []byte("{}"), CreatedAt: clk.clock().wall()}
 		p := store.Process{ID: rowID(sdk.ContainerID(c.ID), MainProcess), Container: c.ID, State: process, Reason: reason, Exit: []byte(exit)}
 		err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error {
-			err := tx.InsertContainer(c)
+			err := tx.PutContainer(c)
 			if process != "" {
 				err = errors.Join(err, tx.PutProcess(p))
 			}
@@ -199,7 +200,7 @@ func TestAbandonedResult(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	none := store.Run{ID: "none", State: runGoing, CreatedAt: clk.clock().wall()}
+	none := store.Run{ID: "none", State: lifecycle.RunGoing, CreatedAt: clk.clock().wall()}
 	var err error
 	if none.Job, err = digestOf(req.Job); err != nil {
 		t.Fatal(err)
@@ -207,13 +208,13 @@ func TestAbandonedResult(t *testing.T) {
 	if err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error { return tx.PutRun(none) }); err != nil {
 		t.Fatal(err)
 	}
-	add("twice", 1, containerLost, processLost, "its worker was away", "")
-	add("twice", 2, containerDestroyed, processExited, "", `{"Code":3}`)
-	add("lost", 1, containerLost, processRunning, "", "")
-	add("unsealed", 1, containerDestroyed, processExited, "", `{"Code":0}`)
-	add("late", 1, containerDestroyed, processExited, "its timeout of 1s has passed", `{"Code":0}`)
-	add("killed", 1, containerDestroyed, processAborted, "its container was destroyed", "")
-	add("waiting", 1, containerDestroyed, "", "", "")
+	add("twice", 1, lifecycle.ContainerLost, lifecycle.ProcessLost, "its worker was away", "")
+	add("twice", 2, lifecycle.ContainerDestroyed, lifecycle.ProcessExited, "", `{"Code":3}`)
+	add("lost", 1, lifecycle.ContainerLost, lifecycle.ProcessRunning, "", "")
+	add("unsealed", 1, lifecycle.ContainerDestroyed, lifecycle.ProcessExited, "", `{"Code":0}`)
+	add("late", 1, lifecycle.ContainerDestroyed, lifecycle.ProcessExited, "its timeout of 1s has passed", `{"Code":0}`)
+	add("killed", 1, lifecycle.ContainerDestroyed, lifecycle.ProcessAborted, "its container was destroyed", "")
+	add("waiting", 1, lifecycle.ContainerDestroyed, "", "", "")
 	clk.pass(48 * time.Hour)
 	reapAll(t, h)
 	reapAll(t, h)
@@ -285,7 +286,7 @@ func TestHungWorker(t *testing.T) {
 	run := func(id, worker, other string) {
 		t.Helper()
 		err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error {
-			return tx.PutRun(store.Run{ID: id, State: runGoing, CreatedAt: clk.clock().wall()})
+			return tx.PutRun(store.Run{ID: id, State: lifecycle.RunGoing, CreatedAt: clk.clock().wall()})
 		})
 		if err == nil {
 			_, err = h.Container(t.Context(), RunOwner(id, "s"), ContainerRequest{Outputs: []Output{{"o", "o"}}, Exclude: map[string]string{other: "for the test"}})
@@ -312,7 +313,7 @@ func TestHungWorker(t *testing.T) {
 func TestForgetWithArtifacts(t *testing.T) {
 	t.Parallel()
 	h := openHost(t, newMemory(t, "m"), Options{}, "m")
-	ended := store.Run{ID: "r", State: runEnded, CreatedAt: time.Now().Add(-3 * time.Hour), EndedAt: time.Now().Add(-2 * time.Hour)}
+	ended := store.Run{ID: "r", State: lifecycle.RunEnded, CreatedAt: time.Now().Add(-3 * time.Hour), EndedAt: time.Now().Add(-2 * time.Hour)}
 	if err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error { return tx.PutRun(ended) }); err != nil {
 		t.Fatal(err)
 	}

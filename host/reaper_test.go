@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/internal/testkit"
@@ -100,19 +101,19 @@ func TestListsNothing(t *testing.T) {
 		forgetful.Store(false)
 		reapFor(t, h, clk, grace)
 	}
-	if a, b := stateOf(t, h, owner["a"]), stateOf(t, h, owner["b"]); a != containerReady || b != containerReady {
+	if a, b := stateOf(t, h, owner["a"]), stateOf(t, h, owner["b"]); a != lifecycle.ContainerReady || b != lifecycle.ContainerReady {
 		t.Fatalf("a container was %s and one %s, though the worker listed nothing for less than the grace", a, b)
 	}
 	forgetful.Store(true)
 	report := reapFor(t, h, clk, grace)
 	row, err := h.containerByOwner(t.Context(), owner["a"])
-	if err != nil || row.State != containerLost || row.Reason == "" {
+	if err != nil || row.State != lifecycle.ContainerLost || row.Reason == "" {
 		t.Errorf("%+v, %v", row, err)
 	}
 	if v := verdictOf(t, report, row.ID); v.Action != ReapLose {
 		t.Errorf("%+v", v)
 	}
-	if b := stateOf(t, h, owner["b"]); b != containerReady {
+	if b := stateOf(t, h, owner["b"]); b != lifecycle.ContainerReady {
 		t.Errorf("the neighbour's is %s", b)
 	}
 	forgetful.Store(false) // it was there all the time, and goes: what it became is told already
@@ -176,7 +177,7 @@ func TestHalfMade(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	row.State = containerCreating // as when it could not be undone
+	row.State = lifecycle.ContainerCreating // as when it could not be undone
 	if err := h.putContainer(t.Context(), row); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +187,7 @@ func TestHalfMade(t *testing.T) {
 	}
 	h.busy.remove(row.ID)
 	report, err := h.Reap(t.Context(), true)
-	if err != nil || verdictOf(t, report, row.ID).Action != ReapDestroy || stateOf(t, h, "owner") != containerCreating {
+	if err != nil || verdictOf(t, report, row.ID).Action != ReapDestroy || stateOf(t, h, "owner") != lifecycle.ContainerCreating {
 		t.Fatalf("dry: %+v, %v", report, err)
 	}
 	reapAll(t, h)
@@ -371,7 +372,7 @@ func TestReapedWhileSealed(t *testing.T) {
 	h = openHost(t, o, Options{}, "m")
 	for _, owner := range []string{"someone", RunOwner("r", "s")} {
 		if runOf(owner) != "" { // nobody runs it just now
-			row := store.Run{ID: "r", State: runGoing, CreatedAt: time.Now()}
+			row := store.Run{ID: "r", State: lifecycle.RunGoing, CreatedAt: time.Now()}
 			if err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error { return tx.PutRun(row) }); err != nil {
 				t.Fatal(err)
 			}
@@ -441,7 +442,7 @@ job "j" {
 	<-closed
 	h = openHost(t, o, Options{StateDir: dir}, "m")
 	row, err := h.containerByOwner(t.Context(), RunOwner("r", "s"))
-	if err != nil || row.State != containerDestroying {
+	if err != nil || row.State != lifecycle.ContainerDestroying {
 		t.Fatalf("the container is %s, %v", row.State, err)
 	}
 	reapAll(t, h) // it is stuck still

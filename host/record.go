@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -66,10 +67,10 @@ func (h *Host) recorded(ctx context.Context, req RunRequest) (*RunResult, error)
 	if string(row.Job) != string(digest) {
 		return nil, sdk.NewInvalid(sdk.ReasonSpec, "run %s was begun with another job: resume it with that file, or give another id", req.ID)
 	}
-	if row.State == runGoing {
+	if row.State == lifecycle.RunGoing {
 		return nil, nil
 	}
-	if row.State == runEnding { // an earlier host died while it cleaned up
+	if row.State == lifecycle.RunEnding { // an earlier host died while it cleaned up
 		ctx, cancel := h.cleanup(ctx)
 		defer cancel()
 		if err := (&run{h: h, id: req.ID}).sweep(ctx); err != nil {
@@ -117,7 +118,7 @@ func (h *Host) RunResult(ctx context.Context, id string) (*RunResult, error) {
 	if err != nil {
 		return nil, fmt.Errorf("run %s: %w", id, err)
 	}
-	if row.State == runGoing {
+	if row.State == lifecycle.RunGoing {
 		return nil, &sdk.Error{Class: sdk.FailedPrecondition, Kind: "run", ID: id, Message: fmt.Sprintf("run %s has not ended", id)}
 	}
 	return resultOf(row)

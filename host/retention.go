@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 )
 
@@ -16,10 +17,10 @@ func (h *Host) forget(ctx context.Context, before time.Time) error {
 	var runs []store.Run
 	var over []store.Container
 	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
-		if runs, err = tx.Runs(store.RunFilter{States: []string{runEnded}, EndedBefore: before}); err != nil {
+		if runs, err = tx.Runs(store.RunFilter{States: []string{lifecycle.RunEnded}, EndedBefore: before}); err != nil {
 			return err
 		}
-		over, err = tx.Containers(store.ContainerFilter{States: []string{containerDestroyed, containerLost}, UpdatedBefore: before})
+		over, err = tx.Containers(store.ContainerFilter{States: []string{lifecycle.ContainerDestroyed, lifecycle.ContainerLost}, UpdatedBefore: before})
 		return err
 	})
 	if err != nil {
@@ -106,7 +107,7 @@ func forgetRun(tx *store.Tx, id string) (outputs []string, err error) {
 		return nil, err
 	}
 	for _, c := range containers {
-		if c.State != containerDestroyed && c.State != containerLost {
+		if c.State != lifecycle.ContainerDestroyed && c.State != lifecycle.ContainerLost {
 			return nil, nil
 		}
 	}
@@ -117,7 +118,8 @@ func forgetRun(tx *store.Tx, id string) (outputs []string, err error) {
 		}
 		outputs = append(outputs, ended...)
 	}
-	return outputs, tx.DeleteRun(id)
+	_, err = runLife.move(tx, id, lifecycle.Forgotten, nil)
+	return outputs, err
 }
 
 // forgetContainers removes the rows of those containers that no run has. They are over, which does not change.
@@ -159,9 +161,10 @@ func forgetContainer(tx *store.Tx, id string) (outputs []string, err error) {
 	}
 	for _, p := range processes {
 		outputs = append(outputs, p.ID)
-		if err := tx.DeleteProcess(p.ID); err != nil {
+		if _, err := processLife.move(tx, p.ID, lifecycle.Forgotten, nil); err != nil {
 			return nil, err
 		}
 	}
-	return outputs, tx.DeleteContainer(id)
+	_, err = containerLife.move(tx, id, lifecycle.Forgotten, nil)
+	return outputs, err
 }

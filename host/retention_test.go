@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/spool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/internal/testkit"
@@ -72,14 +73,14 @@ func TestForgetMany(t *testing.T) {
 	err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error {
 		for i := range 2*forgetAtOnce + 1 {
 			id := fmt.Sprint("c", i)
-			c := store.Container{ID: id, Worker: "m", Owner: "of/" + id, Token: "t", State: containerDestroyed, CreatedAt: now, UpdatedAt: now.Add(-time.Hour)}
+			c := store.Container{ID: id, Worker: "m", Owner: "of/" + id, Token: "t", State: lifecycle.ContainerDestroyed, CreatedAt: now, UpdatedAt: now.Add(-time.Hour)}
 			if i == 7 {
 				c.UpdatedAt = now
 			}
 			if err := tx.PutContainer(c); err != nil {
 				return err
 			}
-			if err := tx.PutProcess(store.Process{ID: "p" + id, Container: id, Token: "t", State: processExited}); err != nil {
+			if err := tx.PutProcess(store.Process{ID: "p" + id, Container: id, Token: "t", State: lifecycle.ProcessExited}); err != nil {
 				return err
 			}
 		}
@@ -125,7 +126,7 @@ func TestStrayOutput(t *testing.T) {
 		}
 	}
 	for _, row := range containerRows(t, h) {
-		row.State = containerDestroyed
+		row.State = lifecycle.ContainerDestroyed
 		if row.Owner == "old" {
 			row.UpdatedAt = time.Now().Add(-time.Hour)
 		}

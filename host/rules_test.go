@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -190,8 +191,8 @@ func checkRow(t *testing.T, h *Host, want string) {
 	state, _, _ := strings.Cut(want, ":")
 	switch {
 	case state == "start" && len(rows) == 0:
-	case len(rows) == 1 && strings.HasPrefix(state, "exit") && rows[0].State == processExited && len(rows[0].Exit) > 0:
-	case len(rows) == 1 && state == "lost" && rows[0].State == processLost && len(rows[0].Exit) == 0:
+	case len(rows) == 1 && strings.HasPrefix(state, "exit") && rows[0].State == lifecycle.ProcessExited && len(rows[0].Exit) > 0:
+	case len(rows) == 1 && state == "lost" && rows[0].State == lifecycle.ProcessLost && len(rows[0].Exit) == 0:
 	default:
 		t.Errorf("rows %+v, want %s", rows, want)
 	}

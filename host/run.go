@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/host/stream"
 	"github.com/slipway-run/slipway/sdk"
@@ -127,17 +128,11 @@ const runPrefix = "run/"
 // MainProcess is the name of a step's one process.
 const MainProcess = "main"
 
-// States of a run's row.
-const (
-	runGoing  = "going"
-	runEnding = "ending" // all its steps have ended; what is left of it goes
-	runEnded  = "ended"
-)
-
 // Run runs a job: each step as soon as what it needs has succeeded, independent ones side by side. A step that fails stops only
 // what needs it. When ctx ends, what runs is aborted with a grace, and everything is cleaned up before Run returns. The
 // error is about the run as a whole (it could not begin, an output could not be written); how the steps fared is in the
-// result, which is there in either case once a step has begun.
+// result, which is there in either case once a step has begun. A run of which an output could not be written can be resumed, unless the content of
+// all of those is lost with the workers that had it: that is NotFound of KindArtifact, and the run's end.
 func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 	began := time.Now()
 	if req.ID == "" {
@@ -203,7 +198,7 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 	if h.ctx.Err() != nil {
 		return out, errors.Join(err, fmt.Errorf("run %s can be resumed: %w", r.id, ErrClosed))
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !lostForGood(err) {
 		if h.ephemeral() {
 			return out, fmt.Errorf("%w: what was made goes with this run; with a state directory it could be resumed", err)
 		}
@@ -342,15 +337,15 @@ func (r *run) claim(ctx context.Context) error {
 		return err
 	}
 	return r.h.store.Update(ctx, store.PowerSafe, func(tx *store.Tx) error {
-		row, err := tx.Run(r.id)
-		if errors.Is(err, store.ErrNotFound) {
-			row, err = store.Run{ID: r.id, Job: digest, State: runGoing, CreatedAt: time.Now()}, nil
-		}
+		now := r.h.clock.wall()
+		_, err := runLife.move(tx, r.id, lifecycle.Begun, func(row *store.Run) error {
+			if row.ID == "" {
+				*row = store.Run{ID: r.id, Job: digest, CreatedAt: now}
+			}
+			row.ActiveAt = now
+			return nil
+		})
 		if err != nil {
-			return err
-		}
-		row.ActiveAt = r.h.clock.wall()
-		if err := tx.PutRun(row); err != nil {
 			return err
 		}
 		return r.takeBrought(tx)
@@ -389,6 +384,14 @@ func (r *run) takeOutputs(ctx context.Context) (map[string]string, error) {
 	return taken, errors.Join(errs...)
 }
 
+// lostForGood tells whether the content of every output that could not be taken is gone: to resume the run would change nothing.
+func lostForGood(err error) bool {
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !sdk.IsNotFound(err, KindArtifact) })
+	}
+	return sdk.IsNotFound(err, KindArtifact)
+}
+
 func (r *run) deliver(ctx context.Context, output string, a *Artifact, target string) error {
 	if r.req.Deliver != nil {
 		return r.req.Deliver(ctx, output, a, target)
@@ -416,7 +419,8 @@ func (r *run) end(ctx context.Context, result *RunResult) error {
 	}
 	ctx, cancel := r.h.cleanup(ctx)
 	defer cancel()
-	if err := r.put(ctx, runEnding, text); err != nil {
+	err = r.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return r.h.endRunRow(tx, r.id, lifecycle.Settled, text) })
+	if err != nil {
 		return err
 	}
 	return r.sweep(ctx)
@@ -436,7 +440,7 @@ func (r *run) sweep(ctx context.Context) error {
 	if waits && r.h.opts.KeepFailed {
 		err = nil // for the container of a step that failed: they go after that
 	}
-	return errors.Join(err, r.put(ctx, runEnded, nil))
+	return errors.Join(err, r.h.sweptRun(ctx, r.id))
 }
 
 // removeArtifacts removes artifacts by a call for each: those last of which others are copies, as an output at an input's path is. It tells
@@ -459,16 +463,19 @@ func removeArtifacts(rows []store.Artifact, remove func(*Artifact) error) (waits
 	}
 }
 
-func (r *run) put(ctx context.Context, state string, result []byte) error {
-	return r.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-		row, err := tx.Run(r.id)
-		if err != nil {
-			return err
-		}
-		row.State, row.EndedAt = state, time.Now()
-		if result != nil {
-			row.Result = result
-		}
-		return tx.PutRun(row)
+// endRunRow keeps what a run came to, whose steps do not go on.
+func (h *Host) endRunRow(tx *store.Tx, id string, e lifecycle.Event, result []byte) error {
+	_, err := runLife.move(tx, id, e, func(row *store.Run) error {
+		row.Result, row.EndedAt = result, h.clock.wall()
+		return nil
+	})
+	return err
+}
+
+// sweptRun notes that nothing is left of a run that has ended but its record and output.
+func (h *Host) sweptRun(ctx context.Context, id string) error {
+	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		_, err := runLife.move(tx, id, lifecycle.Swept, nil)
+		return err
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -48,7 +49,7 @@ func hasContent(tx *store.Tx, a store.Artifact) (bool, error) {
 	if a.Blob != "" {
 		return true, nil
 	}
-	rows, err := tx.Volumes(store.VolumeFilter{Artifact: a.ID, States: []string{volumeSealed}})
+	rows, err := tx.Volumes(store.VolumeFilter{Artifact: a.ID, States: []string{lifecycle.VolumeSealed}})
 	return len(rows) > 0, err
 }
 

@@ -6,10 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
-	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -17,7 +16,7 @@ import (
 // loadLeases tells placement what the state directory says of containers, and names the workers that have any.
 func (h *Host) loadLeases(ctx context.Context) (known []string, err error) {
 	err = h.store.View(ctx, func(tx *store.Tx) error {
-		containers, err := tx.Containers(store.ContainerFilter{States: []string{containerCreating, containerReady}})
+		containers, err := tx.Containers(store.ContainerFilter{States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady}})
 		if err != nil {
 			return err
 		}
@@ -42,7 +41,7 @@ func (h *Host) loadLeases(ctx context.Context) (known []string, err error) {
 
 // loadContent tells placement what content a worker has.
 func (h *Host) loadContent(ctx context.Context, w *worker) error {
-	rows, err := h.volumes(ctx, store.VolumeFilter{Worker: w.name, States: []string{volumeSealed}})
+	rows, err := h.volumes(ctx, store.VolumeFilter{Worker: w.name, States: []string{lifecycle.VolumeSealed}})
 	for _, v := range rows {
 		if v.Artifact != "" {
 			h.index.AddVolume(v.Worker, v.Artifact, v.Bytes)
@@ -104,21 +103,25 @@ func (h *Host) checkIncarnation(ctx context.Context, w *worker, s sdk.Status) (c
 func replaced(before, now string) bool { return before != "" && now != "" && before != now }
 
 func (h *Host) loseContainers(tx *store.Tx, worker, reason string) error {
-	rows, err := tx.Containers(store.ContainerFilter{Worker: worker, States: []string{containerCreating, containerReady, containerDestroying}})
+	rows, err := tx.Containers(store.ContainerFilter{Worker: worker, States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady, lifecycle.ContainerDestroying}})
 	if err != nil {
 		return err
 	}
 	for _, row := range rows {
-		if row.State == containerDestroying {
-			row.State = containerDestroyed // by whoever replaced the store
-		} else {
-			row.State, row.Reason = containerLost, reason
+		e := lifecycle.Replaced
+		going := row.State == lifecycle.ContainerDestroying // it is destroyed, by whoever replaced the store
+		if going && row.Owner == "" {
+			e = lifecycle.Discarded // nobody will ever ask for its record
 		}
-		row.UpdatedAt = time.Now()
-		if err := tx.PutContainer(row); err != nil {
+		_, err := h.moveContainer(tx, row.ID, e, func(c *store.Container) error {
+			if !going {
+				c.Reason = reason
+			}
+			return nil
+		})
+		if err != nil {
 			return err
 		}
-		h.index.Release(row.Owner)
 	}
 	return nil
 }
@@ -129,11 +132,8 @@ func (h *Host) loseVolumes(tx *store.Tx, worker string) error {
 		return err
 	}
 	for _, row := range rows {
-		if err := tx.DeleteVolume(row.ID); err != nil {
+		if _, err := h.moveVolume(tx, row.ID, lifecycle.Replaced, nil); err != nil {
 			return err
-		}
-		if row.Artifact != "" {
-			h.index.RemoveVolume(worker, row.Artifact)
 		}
 	}
 	return nil
@@ -142,19 +142,14 @@ func (h *Host) loseVolumes(tx *store.Tx, worker string) error {
 // loseContainer notes that a worker does not have a container any more; errChanged: it is over already, or about to be.
 func (h *Host) loseContainer(ctx context.Context, id, reason string) error {
 	return h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
-		row, err := tx.Container(id)
-		if errors.Is(err, store.ErrNotFound) {
-			return errChanged
+		m, err := h.moveContainer(tx, id, lifecycle.Missing, func(row *store.Container) error {
+			row.Reason = reason
+			return nil
+		})
+		if err == nil && !m.yes {
+			err = errChanged // whoever destroys it would find it lost, and its process with it
 		}
-		if err != nil {
-			return err
-		}
-		if s := containerStates(row.State); s == reap.Over || s == reap.Going {
-			return errChanged // whoever destroys it would find it lost, and its process with it
-		}
-		row.State, row.Reason, row.UpdatedAt = containerLost, reason, time.Now()
-		h.index.Release(row.Owner)
-		return tx.PutContainer(row)
+		return err
 	})
 }
 
@@ -189,9 +184,11 @@ func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker, must bool
 		if err == nil {
 			continue
 		}
-		if err = h.leave(ctx, w, must, err); err == nil && row.State == containerCreating { // an owner may ask again
-			row.State, row.Owner, row.UpdatedAt = containerDestroying, "", time.Now()
-			err = h.putContainer(ctx, row)
+		if err = h.leave(ctx, w, must, err); err == nil && row.State == lifecycle.ContainerCreating { // an owner may ask again
+			err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+				_, err := h.doomContainer(tx, row.ID, doom{disown: true})
+				return err
+			})
 		}
 		if err != nil {
 			return fmt.Errorf("container %s: %w", row.ID, err)
@@ -207,7 +204,7 @@ func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker, must bool
 	}
 	slices.Reverse(volumes) // clones are younger than what they are clones of
 	for _, row := range volumes {
-		if row.State == volumeDestroying && (stuck[row.ID] || row.Container != "" && stuck[row.Container]) {
+		if row.State == lifecycle.VolumeDestroying && (stuck[row.ID] || row.Container != "" && stuck[row.Container]) {
 			stuck[row.Parent] = true
 			continue
 		}
@@ -216,8 +213,7 @@ func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker, must bool
 			continue
 		}
 		if err = h.leave(ctx, w, must, err); err == nil {
-			row.State = volumeDestroying
-			err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutVolume(row) })
+			err = h.endVolume(ctx, row.ID, lifecycle.Doomed)
 		}
 		if err != nil {
 			return fmt.Errorf("volume %s: %w", row.ID, err)
@@ -259,10 +255,10 @@ func bounded[ID ~string](ctx context.Context, call func(context.Context, ID) err
 
 // onTheWay lists what has to be settled on a worker: the volumes exclude those of a container that may be adopted.
 func (h *Host) onTheWay(ctx context.Context, worker string, first bool) (containers []store.Container, volumes []store.Volume, err error) {
-	states, volumeStates := []string{containerDestroying}, []string{volumeDestroying}
+	states, volumeStates := []string{lifecycle.ContainerDestroying}, []string{lifecycle.VolumeDestroying}
 	if first {
-		states = append(states, containerCreating, containerReady, containerLost)
-		volumeStates = append(volumeStates, volumeCreating, volumeOpen)
+		states = append(states, lifecycle.ContainerCreating, lifecycle.ContainerReady, lifecycle.ContainerLost)
+		volumeStates = append(volumeStates, lifecycle.VolumeCreating, lifecycle.VolumeOpen)
 	}
 	err = h.store.View(ctx, func(tx *store.Tx) error {
 		if containers, err = tx.Containers(store.ContainerFilter{Worker: worker, States: states}); err != nil {
@@ -270,7 +266,7 @@ func (h *Host) onTheWay(ctx context.Context, worker string, first bool) (contain
 		}
 		all, err := tx.Volumes(store.VolumeFilter{Worker: worker, States: volumeStates})
 		for _, v := range all {
-			if v.State != volumeOpen || v.Role == roleReplica { // an open replica was being streamed into: nobody knows what it holds
+			if v.State != lifecycle.VolumeOpen || v.Role == roleReplica { // an open replica was being streamed into: nobody knows what it holds
 				volumes = append(volumes, v)
 			}
 		}
@@ -281,27 +277,30 @@ func (h *Host) onTheWay(ctx context.Context, worker string, first bool) (contain
 
 func (h *Host) settleContainer(ctx context.Context, w *worker, conn sdk.Worker, row store.Container, listed sdk.ContainerInfo, processes processesOf) error {
 	switch row.State {
-	case containerCreating:
+	case lifecycle.ContainerCreating:
 		if listed.State == sdk.ContainerReady && string(listed.Token) == row.Token {
-			row.State, row.UpdatedAt = containerReady, time.Now()
-			if err := h.putContainer(ctx, row); err != nil {
+			err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+				m, err := h.moveContainer(tx, row.ID, lifecycle.Made, nil)
+				row = m.row
+				return err
+			})
+			if err != nil {
 				return err
 			}
 			return h.settleProcesses(ctx, w, conn, row, processes)
 		}
 		return h.undoContainer(ctx, conn, row)
-	case containerDestroying:
+	case lifecycle.ContainerDestroying:
 		if row.Owner == "" {
 			return h.undoContainer(ctx, conn, row)
 		}
 		if err := bounded(ctx, conn.DestroyContainer, row.ID); err != nil {
 			return err
 		}
-		h.index.Release(row.Owner)
-		row.State, row.UpdatedAt = containerDestroyed, time.Now()
-		if err := h.putContainer(ctx, row); err != nil {
+		if err := h.endContainer(ctx, row.ID); err != nil {
 			return err
 		}
+		row.State = lifecycle.ContainerDestroyed
 		return h.settleProcesses(ctx, w, conn, row, processes)
 	}
 	return h.settleProcesses(ctx, w, conn, row, processes)
@@ -314,7 +313,7 @@ type processesOf func(container string) ([]store.Process, error)
 // state directory takes.
 func (h *Host) unfinished(ctx context.Context, worker string, first bool) (processesOf, error) {
 	read := func(f store.ProcessFilter) (rows []store.Process, err error) {
-		f.States = []string{processStarting, processRunning}
+		f.States = []string{lifecycle.ProcessStarting, lifecycle.ProcessRunning}
 		err = h.store.View(ctx, func(tx *store.Tx) error {
 			rows, err = tx.Processes(f)
 			return err
@@ -345,7 +344,7 @@ func (h *Host) settleProcesses(ctx context.Context, w *worker, conn sdk.Worker, 
 		return err
 	}
 	var infos []sdk.ProcessInfo
-	if row.State == containerReady {
+	if row.State == lifecycle.ContainerReady {
 		err = bounded(ctx, func(ctx context.Context, id sdk.ContainerID) (err error) {
 			infos, err = conn.ListProcesses(ctx, id)
 			return err
@@ -357,7 +356,7 @@ func (h *Host) settleProcesses(ctx context.Context, w *worker, conn sdk.Worker, 
 	}
 	for _, p := range rows {
 		handle := h.newProcess(p, row.Owner, w)
-		if p.State == processStarting {
+		if p.State == lifecycle.ProcessStarting {
 			started := false
 			for _, i := range infos {
 				started = started || i.ID == handle.name && i.Token == handle.token
@@ -390,13 +389,15 @@ func (h *Host) undoContainer(ctx context.Context, conn sdk.Worker, row store.Con
 			return err
 		}
 	}
-	h.index.Release(row.Owner)
-	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.DeleteContainer(row.ID) })
+	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		_, err := h.moveContainer(tx, row.ID, lifecycle.Discarded, nil)
+		return err
+	})
 }
 
 func (h *Host) undoVolume(ctx context.Context, conn sdk.Worker, row store.Volume) error {
 	if err := bounded(ctx, conn.DestroyVolume, row.ID); err != nil {
 		return err
 	}
-	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.DeleteVolume(row.ID) })
+	return h.endVolume(ctx, row.ID, lifecycle.Destroyed)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/host/stream"
 	"github.com/slipway-run/slipway/sdk"
@@ -63,7 +64,7 @@ func (h *Host) sources(ctx context.Context, a *Artifact) ([]source, error) {
 		if artifact, err = tx.Artifact(a.ID); err != nil {
 			return noArtifact(a.Name, err)
 		}
-		rows, err = tx.Volumes(store.VolumeFilter{Artifact: a.ID, States: []string{volumeSealed}})
+		rows, err = tx.Volumes(store.VolumeFilter{Artifact: a.ID, States: []string{lifecycle.VolumeSealed}})
 		return err
 	})
 	if err != nil {
@@ -85,7 +86,8 @@ func (h *Host) sources(ctx context.Context, a *Artifact) ([]source, error) {
 		out = append(out, source{name: localSource, dir: dir})
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("artifact %s has no content any more: make it again", a.Name)
+		return nil, &sdk.Error{Class: sdk.NotFound, Kind: KindArtifact, ID: a.Name,
+			Message: fmt.Sprintf("artifact %s has no content any more, since the workers that had it have lost it: make it again", a.Name)}
 	}
 	return out, nil
 }

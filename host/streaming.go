@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/host/stream"
 	"github.com/slipway-run/slipway/sdk"
@@ -31,7 +32,7 @@ type replica struct {
 func (h *Host) replicate(ctx context.Context, a *Artifact, w *worker, progress func(StreamProgress)) (replica, error) {
 	return h.replicas.do(ctx, a.ID+"@"+w.name, func(ctx context.Context) (replica, error) {
 		defer h.using(a.ID)()
-		have, err := h.volumes(ctx, store.VolumeFilter{Worker: w.name, Artifact: a.ID, States: []string{volumeSealed}})
+		have, err := h.volumes(ctx, store.VolumeFilter{Worker: w.name, Artifact: a.ID, States: []string{lifecycle.VolumeSealed}})
 		if err != nil {
 			return replica{}, err
 		}
@@ -213,21 +214,20 @@ func (h *Host) fill(ctx context.Context, a *Artifact, src source, w *worker, sen
 	if err != nil {
 		return replica{}, err
 	}
-	if row, err = h.sealVolume(ctx, row); err != nil {
+	if err := h.sealVolume(ctx, row); err != nil {
 		return replica{}, err
 	}
-	row.Bytes = h.sizeSent(ctx, src, row, s)
-	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+	bytes := h.sizeSent(ctx, src, row, s)
+	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
 		if _, err := tx.Artifact(a.ID); err != nil {
 			return fmt.Errorf("artifact %s was removed meanwhile: %w", a.Name, err)
 		}
-		return tx.PutVolume(row)
+		row, err = h.keepVolume(tx, row, a.ID, bytes)
+		return err
 	})
 	if err != nil {
 		return replica{}, err
 	}
-	h.busy.remove(row.ID)
-	h.index.AddVolume(w.name, a.ID, row.Bytes)
 	tell(s, true)
 	return replica{volume: sdk.VolumeID(row.ID), bytes: row.Bytes}, nil
 }

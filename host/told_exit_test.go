@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/spool"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/rpc/rpctest"
@@ -112,8 +113,8 @@ func TestToldExit(t *testing.T) {
 				if err != nil || len(steps) != 1 {
 					t.Fatalf("%+v, %v", steps, err)
 				}
-				if r := steps[0]; c.want == StepLost && (r.State != processLost || r.Exit != nil || r.Reason == "") ||
-					c.want != StepLost && (r.State != processExited || r.Exit.Code != c.code) {
+				if r := steps[0]; c.want == StepLost && (r.State != lifecycle.ProcessLost || r.Exit != nil || r.Reason == "") ||
+					c.want != StepLost && (r.State != lifecycle.ProcessExited || r.Exit.Code != c.code) {
 					t.Errorf("recorded: %+v", r)
 				}
 				if left := onWorker(t, rt, "m"); len(left) > 0 {

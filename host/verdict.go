@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/spool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
@@ -149,13 +150,13 @@ func (p *Process) judge(ctx context.Context, out *spool.Writer) (Outcome, bool) 
 		return Outcome{Err: err}, true
 	}
 	switch row.State {
-	case containerDestroying, containerDestroyed:
+	case lifecycle.ContainerDestroying, lifecycle.ContainerDestroyed:
 		reason := context.Cause(p.aborting)
 		if reason == nil {
 			reason = errors.New("its container was destroyed")
 		}
-		return p.ended(ctx, out, processAborted, reason.Error(), &AbortedError{Owner: p.owner, Reason: reason.Error()}), true
-	case containerLost:
+		return p.ended(ctx, out, lifecycle.Aborted, reason.Error(), &AbortedError{Owner: p.owner, Reason: reason.Error()}), true
+	case lifecycle.ContainerLost:
 		return p.lost(ctx, out, row.Reason), true
 	}
 	return Outcome{}, false

@@ -4,18 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
-)
-
-// States of a volume's row. A row on the way is the intent: it is there before the call.
-const (
-	volumeCreating   = "creating"
-	volumeOpen       = "open"
-	volumeSealed     = "sealed"
-	volumeDestroying = "destroying"
 )
 
 // What a volume is for.
@@ -26,24 +18,45 @@ const (
 	roleCache   = "cache"   // becomes one when its step has succeeded
 )
 
-// createVolume makes a volume. When it fails nothing is left but, if the worker is away, a row that says what to destroy.
+// createVolume makes a volume. When it fails nothing is left but, if the worker is away, a row that says what to destroy. A parent that is not
+// sealed any more is NotFound, as it is where the worker does not have it.
 func (h *Host) createVolume(ctx context.Context, w *worker, row store.Volume, spec sdk.VolumeSpec) (store.Volume, error) {
 	row.ID, row.Token = newID("v"), string(sdk.NewToken())
-	row.Worker, row.State, row.CreatedAt = w.name, volumeCreating, time.Now()
+	row.Worker, row.CreatedAt = w.name, h.clock.wall()
 	spec.ID, spec.Token = sdk.VolumeID(row.ID), sdk.Token(row.Token)
 	if row.Container == "" {
 		h.busy.add(row.ID) // until it is sealed or given up
 	}
-	if err := h.putVolume(ctx, row); err != nil {
+	err := h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+		if row.Parent != "" {
+			if parent, err := tx.Volume(row.Parent); ignoreNotFound(err) != nil {
+				return err
+			} else if parent.State != lifecycle.VolumeSealed {
+				return sdk.NewNotFound(sdk.KindVolume, row.Parent)
+			}
+		}
+		m, err := h.moveVolume(tx, row.ID, lifecycle.Claimed, func(v *store.Volume) error {
+			*v = row
+			return nil
+		})
+		row = m.row
+		return err
+	})
+	if err != nil {
 		h.busy.remove(row.ID)
 		return row, err
 	}
 	h.fault("volume-intent")
-	err := w.call(ctx, "create volume", func(ctx context.Context, c sdk.Worker) error { return c.CreateVolume(ctx, spec) })
+	err = w.call(ctx, "create volume", func(ctx context.Context, c sdk.Worker) error { return c.CreateVolume(ctx, spec) })
 	h.fault("volume-made")
 	if err == nil {
-		row.State = volumeOpen
-		err = h.putVolume(ctx, row)
+		err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+			m, err := h.moveVolume(tx, row.ID, lifecycle.Made, nil)
+			if err == nil {
+				row = m.row
+			}
+			return lostMeanwhile(w.name, err)
+		})
 	}
 	if err != nil {
 		h.discardVolume(ctx, row)
@@ -51,32 +64,31 @@ func (h *Host) createVolume(ctx context.Context, w *worker, row store.Volume, sp
 	return row, err
 }
 
-// sealVolume ends the writing of a volume.
-func (h *Host) sealVolume(ctx context.Context, row store.Volume) (store.Volume, error) {
+// sealVolume has the worker end the writing of a volume. Its row says so once it is kept.
+func (h *Host) sealVolume(ctx context.Context, row store.Volume) error {
 	w, err := h.worker(row.Worker)
 	if err != nil {
-		return row, err
+		return err
 	}
-	err = w.call(ctx, "seal volume", func(ctx context.Context, c sdk.Worker) error {
+	return w.call(ctx, "seal volume", func(ctx context.Context, c sdk.Worker) error {
 		return c.SealVolume(ctx, sdk.VolumeID(row.ID))
 	})
-	if err != nil {
-		return row, err
-	}
-	row.State = volumeSealed
-	return row, nil
 }
 
-// destroyVolume removes a volume from its worker, then its row.
+// keepVolume notes that a volume is sealed, and that its content is an artifact's from now on.
+func (h *Host) keepVolume(tx *store.Tx, row store.Volume, artifact string, bytes int64) (store.Volume, error) {
+	m, err := h.moveVolume(tx, row.ID, lifecycle.Sealed, func(v *store.Volume) error {
+		v.Artifact, v.Container, v.Bytes = artifact, "", bytes
+		return nil
+	})
+	return m.row, lostMeanwhile(row.Worker, err)
+}
+
+// destroyVolume removes a volume from its worker, then its row. It is called on the worker too if there is no row any more: whoever made the volume
+// cannot know whether it was made before its worker lost all, or after.
 func (h *Host) destroyVolume(ctx context.Context, row store.Volume) (err error) {
 	defer h.owes(row.Worker, &err)
-	h.busy.remove(row.ID)
-	if row.State == volumeSealed && row.Artifact != "" {
-		h.index.RemoveVolume(row.Worker, row.Artifact)
-	}
-	row.State = volumeDestroying
-	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutVolume(row) })
-	if err != nil {
+	if err := h.endVolume(ctx, row.ID, lifecycle.Doomed); err != nil {
 		return err
 	}
 	w, err := h.worker(row.Worker)
@@ -89,7 +101,15 @@ func (h *Host) destroyVolume(ctx context.Context, row store.Volume) (err error) 
 	if err != nil {
 		return err
 	}
-	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.DeleteVolume(row.ID) })
+	return h.endVolume(ctx, row.ID, lifecycle.Destroyed)
+}
+
+// endVolume notes that a volume is to be destroyed, or that it is.
+func (h *Host) endVolume(ctx context.Context, id string, e lifecycle.Event) error {
+	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		_, err := h.moveVolume(tx, id, e, nil)
+		return err
+	})
 }
 
 // discardVolume undoes what came of a volume. What cannot be undone now keeps its row, and is when its worker is back.
@@ -99,14 +119,6 @@ func (h *Host) discardVolume(ctx context.Context, row store.Volume) {
 	if err := h.destroyVolume(ctx, row); err != nil {
 		h.log.Warn("a volume stays until its worker is back", "volume", row.ID, "worker", row.Worker, "error", err)
 	}
-}
-
-func (h *Host) putVolume(ctx context.Context, row store.Volume) error {
-	err := h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error { return tx.PutVolume(row) })
-	if err == nil && row.State == volumeSealed {
-		h.busy.remove(row.ID)
-	}
-	return err
 }
 
 // volumes lists rows.

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
 )
@@ -161,7 +162,7 @@ func (h *Host) drainOnce(ctx context.Context, w *worker, moved *Drain) (done boo
 
 // giveUpKept destroys a container that people could look at, and what is in it.
 func (h *Host) giveUpKept(ctx context.Context, row store.Container) error {
-	if err := h.destroyContainer(ctx, row, true, destroyPatience); err != nil {
+	if err := h.destroyContainer(ctx, row.ID, doom{volumes: true}, destroyPatience); err != nil {
 		return fmt.Errorf("container of %s, which has failed: %w", row.Owner, err)
 	}
 	volumes, err := h.volumes(ctx, store.VolumeFilter{Container: row.ID})
@@ -209,16 +210,15 @@ func (h *Host) clearWorker(ctx context.Context, w *worker) (bool, error) {
 			return err
 		}
 		for _, v := range rows {
-			if needed = v.State != volumeSealed; !needed && v.Artifact != "" {
+			if needed = v.State != lifecycle.VolumeSealed; !needed && v.Artifact != "" {
 				_, needed, err = h.onlyThere(tx, v)
 			}
 			if err != nil || needed {
 				return err
 			}
 		}
-		for i := range rows {
-			rows[i].State = volumeDestroying
-			if err := tx.PutVolume(rows[i]); err != nil {
+		for _, v := range rows {
+			if _, err := h.moveVolume(tx, v.ID, lifecycle.Doomed, nil); err != nil {
 				return err
 			}
 		}
@@ -226,11 +226,6 @@ func (h *Host) clearWorker(ctx context.Context, w *worker) (bool, error) {
 	})
 	if err != nil || needed {
 		return false, err
-	}
-	for _, v := range rows {
-		if v.Artifact != "" {
-			h.index.RemoveVolume(w.name, v.Artifact)
-		}
 	}
 	slices.Reverse(rows) // clones are younger than what they are clones of
 	err = h.destroyVolumes(ctx, rows)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/internal/testkit"
@@ -159,7 +160,7 @@ job "j" {
 	if left := onWorker(t, rt, "a"); len(left) > 0 {
 		t.Errorf("left on the retired worker: %q", left)
 	}
-	if s := stateOf(t, h, RunOwner("r", "s")); s != containerDestroyed {
+	if s := stateOf(t, h, RunOwner("r", "s")); s != lifecycle.ContainerDestroyed {
 		t.Errorf("its record says %s", s)
 	}
 }

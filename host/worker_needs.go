@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
 )
@@ -21,7 +22,7 @@ func (h *Host) stillThere(ctx context.Context, w *worker) (d Drain, moves []move
 	retiring, gone := w.ordered().state == pool.Retiring, w.goneSince(w.goneIn)
 	var only []onlyThere
 	err = h.store.View(ctx, func(tx *store.Tx) error {
-		containers, err := tx.Containers(store.ContainerFilter{Worker: w.name, States: []string{containerCreating, containerReady, containerDestroying}})
+		containers, err := tx.Containers(store.ContainerFilter{Worker: w.name, States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady, lifecycle.ContainerDestroying}})
 		if err != nil {
 			return err
 		}
@@ -33,7 +34,7 @@ func (h *Host) stillThere(ctx context.Context, w *worker) (d Drain, moves []move
 				return err
 			case is && !gone:
 				kept, looked[c.ID] = append(kept, c), true
-			case !is && (c.State != containerDestroying || !gone):
+			case !is && (c.State != lifecycle.ContainerDestroying || !gone):
 				d.Containers = append(d.Containers, cmp.Or(c.Owner, c.ID))
 			}
 		}
@@ -45,7 +46,7 @@ func (h *Host) stillThere(ctx context.Context, w *worker) (d Drain, moves []move
 			return err
 		}
 		for _, v := range volumes {
-			if v.State != volumeSealed {
+			if v.State != lifecycle.VolumeSealed {
 				if !looked[v.Container] {
 					d.Volumes++
 				}
@@ -87,7 +88,7 @@ func (h *Host) stillThere(ctx context.Context, w *worker) (d Drain, moves []move
 
 // isKept tells whether a container is there only for people to look at.
 func isKept(row store.Container) (bool, error) {
-	if row.State != containerReady {
+	if row.State != lifecycle.ContainerReady {
 		return false, nil
 	}
 	var r containerRecord
@@ -115,7 +116,7 @@ func (h *Host) onlyThere(tx *store.Tx, v store.Volume) (onlyThere, bool, error) 
 	if a.Key != "" || a.Blob != "" {
 		return onlyThere{}, false, nil
 	}
-	copies, err := tx.Volumes(store.VolumeFilter{Artifact: a.ID, States: []string{volumeSealed}})
+	copies, err := tx.Volumes(store.VolumeFilter{Artifact: a.ID, States: []string{lifecycle.VolumeSealed}})
 	if err != nil {
 		return onlyThere{}, false, err
 	}
@@ -147,7 +148,7 @@ func (h *Host) onlyThere(tx *store.Tx, v store.Volume) (onlyThere, bool, error) 
 		if err != nil {
 			return o, true, ignoreNotFound(err)
 		}
-		o.going = row.State == runGoing
+		o.going = row.State == lifecycle.RunGoing
 	}
 	return o, true, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/host/config"
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/internal/testkit"
@@ -165,7 +166,7 @@ func volumesOf(t testing.TB, h *Host, name string) (workers []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := h.volumes(t.Context(), store.VolumeFilter{Artifact: a.ID, States: []string{volumeSealed}})
+	rows, err := h.volumes(t.Context(), store.VolumeFilter{Artifact: a.ID, States: []string{lifecycle.VolumeSealed}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -96,7 +97,7 @@ func (w *worker) forgotten() bool {
 // workerOf is the worker of a container. That of one that is over may be unknown by now; what is recorded can still be asked for.
 func (h *Host) workerOf(row store.Container) (*worker, error) {
 	w, err := h.worker(row.Worker)
-	if err != nil && (row.State == containerDestroyed || row.State == containerLost) {
+	if err != nil && (row.State == lifecycle.ContainerDestroyed || row.State == lifecycle.ContainerLost) {
 		w = newWorker(row.Worker, "", 0, h.ctx.Done())
 		w.setDead(sdk.NewUnavailable(nil, "worker %s is not known any more", row.Worker))
 		return w, nil

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/internal/testkit"
@@ -67,7 +68,7 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 	n.tell(sdk.WorkerRemove, "m/1")
 	testkit.Until(t, "the node is forgotten", func() bool { return len(h.Workers()) == 0 })
-	if row := containerRows(t, h)[0]; row.State != containerLost {
+	if row := containerRows(t, h)[0]; row.State != lifecycle.ContainerLost {
 		t.Errorf("its container is %s", row.State)
 	}
 	if l, held := h.index.Held("owner"); held {

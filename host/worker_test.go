@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/host/config"
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory"
@@ -122,7 +123,7 @@ func TestLeaseOfLostContainer(t *testing.T) {
 	reborn.Store(true)
 	w, _ := h.worker("m")
 	w.lookNow()
-	testkit.Until(t, "container lost", func() bool { return containerRows(t, h)[0].State == containerLost })
+	testkit.Until(t, "container lost", func() bool { return containerRows(t, h)[0].State == lifecycle.ContainerLost })
 	if err := c.Destroy(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func BenchmarkStep(b *testing.B) {
 			c := row(n.Add(1))
 			p := Process{ID: "p" + c.ID, Container: c.ID, Token: c.Token, State: "starting", Spec: c.Spec}
 			for _, fn := range []func(*Tx) error{
-				func(tx *Tx) error { return tx.InsertContainer(c) },
+				func(tx *Tx) error { return tx.PutContainer(c) },
 				func(tx *Tx) error { c.State = "created"; return tx.PutContainer(c) },
 				func(tx *Tx) error { return tx.PutProcess(p) },
 				func(tx *Tx) error { return tx.SetProcessPosition(p.ID, 100, 0) },

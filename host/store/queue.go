@@ -14,7 +14,8 @@ type request struct {
 	ran        chan error // the caller: my function returned this
 	done       chan error // the writer: this became of it
 
-	err error // what came through ran; the writer's
+	after []func() // set before ran: what is to be called once it is stored
+	err   error    // what came through ran; the writer's
 }
 
 func newRequest(d Durability, release bool) *request {

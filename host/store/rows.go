@@ -67,17 +67,10 @@ type ContainerFilter struct {
 	UpdatedBefore time.Time
 }
 
-// InsertContainer makes a row, and answers ErrExists if its id or its owner is
-// taken: of several callers that claim one owner, one succeeds, and the others
-// find its row with ContainerByOwner in the same transaction.
-func (tx *Tx) InsertContainer(c Container) error {
-	return write(tx, tx.schema.containers, tx.schema.containers.insert, c)
-}
-
-// PutContainer answers ErrExists if another row has the owner.
-func (tx *Tx) PutContainer(c Container) error {
-	return write(tx, tx.schema.containers, tx.schema.containers.put, c)
-}
+// PutContainer answers ErrExists if another row has the owner: of several
+// callers that claim one, the first succeeds, and the others find its row with
+// ContainerByOwner in the same transaction.
+func (tx *Tx) PutContainer(c Container) error { return write(tx, tx.schema.containers, c) }
 
 func (tx *Tx) Container(id string) (Container, error) {
 	return get(tx, tx.schema.containers, byID, id)
@@ -131,7 +124,7 @@ type ProcessFilter struct {
 }
 
 func (tx *Tx) PutProcess(p Process) error {
-	return write(tx, tx.schema.processes, tx.schema.processes.put, p)
+	return write(tx, tx.schema.processes, p)
 }
 
 func (tx *Tx) Process(id string) (Process, error) { return get(tx, tx.schema.processes, byID, id) }
@@ -218,7 +211,7 @@ type VolumeFilter struct {
 }
 
 func (tx *Tx) PutVolume(v Volume) error {
-	return write(tx, tx.schema.volumes, tx.schema.volumes.put, v)
+	return write(tx, tx.schema.volumes, v)
 }
 
 func (tx *Tx) Volume(id string) (Volume, error) { return get(tx, tx.schema.volumes, byID, id) }
@@ -271,7 +264,7 @@ type ArtifactFilter struct {
 
 // PutArtifact answers ErrExists if another row has the name.
 func (tx *Tx) PutArtifact(a Artifact) error {
-	return write(tx, tx.schema.artifacts, tx.schema.artifacts.put, a)
+	return write(tx, tx.schema.artifacts, a)
 }
 
 func (tx *Tx) Artifact(id string) (Artifact, error) { return get(tx, tx.schema.artifacts, byID, id) }
@@ -318,7 +311,7 @@ type RunFilter struct {
 	EndedBefore time.Time // those that have ended, and before this
 }
 
-func (tx *Tx) PutRun(r Run) error { return write(tx, tx.schema.runs, tx.schema.runs.put, r) }
+func (tx *Tx) PutRun(r Run) error { return write(tx, tx.schema.runs, r) }
 
 func (tx *Tx) Run(id string) (Run, error) { return get(tx, tx.schema.runs, byID, id) }
 

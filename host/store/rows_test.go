@@ -130,19 +130,17 @@ func TestOwnersAndNamesAreHeldByOne(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	mustUpdate(t, s, func(tx *Tx) error {
 		return errors.Join(
-			tx.InsertContainer(Container{ID: "c1", Owner: "o"}),
-			tx.InsertContainer(Container{ID: "c2"}),
-			tx.InsertContainer(Container{ID: "c3"}), // no owner any number of times
+			tx.PutContainer(Container{ID: "c1", Owner: "o"}),
+			tx.PutContainer(Container{ID: "c2"}),
+			tx.PutContainer(Container{ID: "c3"}), // no owner any number of times
 			tx.PutArtifact(Artifact{ID: "a1", Name: "n"}),
 			tx.PutArtifact(Artifact{ID: "a2"}),
 			tx.PutArtifact(Artifact{ID: "a3"}),
 		)
 	})
 	for name, fn := range map[string]func(*Tx) error{
-		"insert the owner": func(tx *Tx) error { return tx.InsertContainer(Container{ID: "c4", Owner: "o"}) },
-		"insert the id":    func(tx *Tx) error { return tx.InsertContainer(Container{ID: "c1", Owner: "p"}) },
-		"put the owner":    func(tx *Tx) error { return tx.PutContainer(Container{ID: "c4", Owner: "o"}) },
-		"put the name":     func(tx *Tx) error { return tx.PutArtifact(Artifact{ID: "a4", Name: "n"}) },
+		"put the owner": func(tx *Tx) error { return tx.PutContainer(Container{ID: "c4", Owner: "o"}) },
+		"put the name":  func(tx *Tx) error { return tx.PutArtifact(Artifact{ID: "a4", Name: "n"}) },
 	} {
 		if err := s.Update(t.Context(), KillSafe, fn); !errors.Is(err, ErrExists) {
 			t.Errorf("%s: %v", name, err)
@@ -165,7 +163,7 @@ func TestOwnersAndNamesAreHeldByOne(t *testing.T) {
 			}
 		}
 		// The row gives its owner up; another takes it.
-		return errors.Join(tx.PutContainer(Container{ID: "c1"}), tx.InsertContainer(Container{ID: "c4", Owner: "o"}))
+		return errors.Join(tx.PutContainer(Container{ID: "c1"}), tx.PutContainer(Container{ID: "c4", Owner: "o"}))
 	})
 }
 

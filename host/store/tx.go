@@ -29,7 +29,12 @@ type Tx struct {
 	readOnly bool
 	over     bool
 	failed   error // the first error after which the transaction cannot go on
+	after    []func()
 }
+
+// Committed has f called once this Update is stored, and before it returns: never if it is not, and in the order in which Updates are
+// stored. It is for what this process keeps in memory of the rows. All Updates wait for f, which must not call the Store.
+func (tx *Tx) Committed(f func()) { tx.after = append(tx.after, f) }
 
 // usable says whether a statement may run.
 func (tx *Tx) usable(write bool) error {
@@ -85,7 +90,7 @@ type table[T any] struct {
 	fields func(*T) []any  // pointers in the order of the columns, the id first
 	id     func(*T) string // of the row
 
-	insert, put, del, list string
+	put, del, list string
 }
 
 func newTable[T any](what, name, columns string, fields func(*T) []any) *table[T] {
@@ -96,8 +101,8 @@ func newTable[T any](what, name, columns string, fields func(*T) []any) *table[T
 	}
 	t := &table[T]{what: what, fields: fields}
 	t.id = func(row *T) string { return *fields(row)[0].(*string) }
-	t.insert = fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s)", name, columns, strings.Repeat(", ?", len(cols)-1))
-	t.put = t.insert + " ON CONFLICT (id) DO UPDATE SET " + strings.Join(sets, ", ")
+	t.put = fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s) ON CONFLICT (id) DO UPDATE SET %s",
+		name, columns, strings.Repeat(", ?", len(cols)-1), strings.Join(sets, ", "))
 	t.del = fmt.Sprintf("DELETE FROM %s WHERE id = ?", name)
 	t.list = fmt.Sprintf("SELECT %s FROM %s", columns, name)
 	return t
@@ -105,12 +110,12 @@ func newTable[T any](what, name, columns string, fields func(*T) []any) *table[T
 
 var errNoID = errors.New("a row needs an id")
 
-func write[T any](tx *Tx, t *table[T], query string, row T) error {
+func write[T any](tx *Tx, t *table[T], row T) error {
 	id := t.id(&row)
 	if id == "" {
 		return fmt.Errorf("%s: %w", t.what, errNoID)
 	}
-	_, err := tx.exec(t.what, id, query, t.fields(&row)...)
+	_, err := tx.exec(t.what, id, t.put, t.fields(&row)...)
 	return err
 }
 

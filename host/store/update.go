@@ -87,6 +87,7 @@ func (r *request) call(tx *Tx, fn func(*Tx) error) {
 		if err == nil {
 			err = tx.failed
 		}
+		r.after = tx.after
 		r.ran <- err
 	}()
 	err = fn(tx)

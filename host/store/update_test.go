@@ -29,11 +29,11 @@ func TestUpdatesOfOneBatchAreIsolated(t *testing.T) {
 		put("error", func(*Tx) error { return errOwn }),
 		put("ok2", ok),
 		put("panic", func(*Tx) error { panic(errOwn) }),
-		put("owner", func(tx *Tx) error { return tx.InsertContainer(Container{ID: "c9", Owner: "taken"}) }),
+		put("owner", func(tx *Tx) error { return tx.PutContainer(Container{ID: "c9", Owner: "taken"}) }),
 		put("exit", func(*Tx) error { runtime.Goexit(); return nil }),
 		put("exists", func(tx *Tx) error {
-			if err := tx.InsertContainer(Container{ID: "c9", Owner: "taken"}); !errors.Is(err, ErrExists) {
-				return fmt.Errorf("insert: %v", err)
+			if err := tx.PutContainer(Container{ID: "c9", Owner: "taken"}); !errors.Is(err, ErrExists) {
+				return fmt.Errorf("put: %v", err)
 			}
 			_, err := tx.ContainerByOwner("taken") // the transaction goes on
 			return err
@@ -115,7 +115,7 @@ func TestManyGoroutinesFindOrCreate(t *testing.T) {
 				var inserted bool
 				err := s.Update(context.Background(), Durability(g%2), func(tx *Tx) error {
 					id, inserted = fmt.Sprintf("c-%d-%d", g, i), true
-					err := tx.InsertContainer(Container{ID: id, Owner: owner})
+					err := tx.PutContainer(Container{ID: id, Owner: owner})
 					if !errors.Is(err, ErrExists) {
 						return err
 					}
@@ -279,4 +279,32 @@ func inOneBatch(t *testing.T, s *Store, reqs []*request, fn func(i int, tx *Tx) 
 		errs[i] = <-r.done
 	}
 	return errs
+}
+
+// TestCommitted: what was to be done with a transaction's end is done before its Update returns, once, in order, and only if it was stored.
+func TestCommitted(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	fail := errors.New("fail")
+	var done []int
+	reqs := make([]*request, 6)
+	for i := range reqs {
+		reqs[i] = newRequest(KillSafe, i%2 == 0)
+	}
+	errs := inOneBatch(t, s, reqs, func(i int, tx *Tx) error {
+		tx.Committed(func() { done = append(done, 10*i) })
+		tx.Committed(func() { done = append(done, 10*i+1) })
+		if err := tx.PutContainer(Container{ID: fmt.Sprintf("c%d", i)}); err != nil || i == 2 {
+			return errors.Join(err, fail)
+		}
+		if i == 3 {
+			panic(fail)
+		}
+		return nil
+	})
+	if !errors.Is(errs[2], fail) || !errors.Is(errs[3], fail) {
+		t.Errorf("%v", errs)
+	}
+	if want := []int{0, 1, 10, 11, 40, 41, 50, 51}; !slices.Equal(done, want) {
+		t.Errorf("done %v, want %v", done, want)
+	}
 }

@@ -17,7 +17,7 @@ func (w *Worker) fields() []any {
 }
 
 func (tx *Tx) PutWorker(w Worker) error {
-	return write(tx, tx.schema.workers, tx.schema.workers.put, w)
+	return write(tx, tx.schema.workers, w)
 }
 
 func (tx *Tx) Worker(id string) (Worker, error) { return get(tx, tx.schema.workers, byID, id) }

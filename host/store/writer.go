@@ -63,6 +63,11 @@ func (w *writer) serve(batch []*request) {
 		if r.err == nil {
 			r.err = lost
 		}
+		if r.err == nil {
+			for _, f := range r.after {
+				f()
+			}
+		}
 		r.done <- r.err
 	}
 	w.queue.putBack(append(again, batch[ran:]...))

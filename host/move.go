@@ -1,0 +1,124 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/slipway-run/slipway/host/lifecycle"
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// Every change of a row that has a state is an event of the tables in package lifecycle, and is written here and nowhere else. The row is read
+// in the transaction that writes it: what a caller has read before may have changed since, and is never written back.
+
+// life is how the rows of one kind are read and written.
+type life[T any] struct {
+	table *lifecycle.Table
+	get   func(*store.Tx, string) (T, error)
+	put   func(*store.Tx, T) error
+	del   func(*store.Tx, string) error
+	state func(*T) *string
+}
+
+var (
+	containerLife = life[store.Container]{&lifecycle.Containers, (*store.Tx).Container, (*store.Tx).PutContainer, (*store.Tx).DeleteContainer,
+		func(r *store.Container) *string { return &r.State }}
+	volumeLife = life[store.Volume]{&lifecycle.Volumes, (*store.Tx).Volume, (*store.Tx).PutVolume, (*store.Tx).DeleteVolume,
+		func(r *store.Volume) *string { return &r.State }}
+	processLife = life[store.Process]{&lifecycle.Processes, (*store.Tx).Process, (*store.Tx).PutProcess, (*store.Tx).DeleteProcess,
+		func(r *store.Process) *string { return &r.State }}
+	runLife = life[store.Run]{&lifecycle.Runs, (*store.Tx).Run, (*store.Tx).PutRun, (*store.Tx).DeleteRun,
+		func(r *store.Run) *string { return &r.State }}
+)
+
+// moved is what became of an event.
+type moved[T any] struct {
+	was T    // before it; the zero row if there was none
+	row T    // as it is now; of what is not there any more, as it was
+	yes bool // it was written: the event was not too late
+}
+
+// move takes a row through an event. Change, if not nil, changes the rest of it; its error is given as it is, and nothing is written. An event that
+// the table does not have for the row's state is a *lifecycle.Error.
+func (l life[T]) move(tx *store.Tx, id string, e lifecycle.Event, change func(*T) error) (m moved[T], err error) {
+	m.was, err = l.get(tx, id)
+	if err = ignoreNotFound(err); err != nil {
+		return m, err
+	}
+	m.row = m.was
+	to, err := l.table.Next(id, *l.state(&m.was), e)
+	if err != nil || to == lifecycle.Stays {
+		return m, err
+	}
+	if change != nil {
+		if err := change(&m.row); err != nil {
+			return m, err
+		}
+	}
+	m.yes = true
+	if to == lifecycle.None {
+		return m, l.del(tx, id)
+	}
+	*l.state(&m.row) = to
+	return m, l.put(tx, m.row)
+}
+
+// moveContainer is move of a container. Its lease ends with it.
+func (h *Host) moveContainer(tx *store.Tx, id string, e lifecycle.Event, change func(*store.Container) error) (moved[store.Container], error) {
+	m, err := containerLife.move(tx, id, e, func(row *store.Container) error {
+		row.UpdatedAt = h.clock.wall()
+		if change == nil {
+			return nil
+		}
+		return change(row)
+	})
+	if gone := e == lifecycle.Discarded || !leased(m.row.State); err == nil && m.yes && gone && leased(m.was.State) {
+		tx.Committed(func() { h.index.Release(m.row.Owner) })
+	}
+	return m, err
+}
+
+// leased tells whether a container takes a place on its worker.
+func leased(state string) bool {
+	return state == lifecycle.ContainerCreating || state == lifecycle.ContainerReady || state == lifecycle.ContainerDestroying
+}
+
+// moveVolume is move of a volume. Placement is told where there is content now.
+func (h *Host) moveVolume(tx *store.Tx, id string, e lifecycle.Event, change func(*store.Volume) error) (moved[store.Volume], error) {
+	m, err := volumeLife.move(tx, id, e, change)
+	if err != nil || !m.yes {
+		return m, err
+	}
+	if m.row.State != lifecycle.VolumeCreating && m.row.State != lifecycle.VolumeOpen {
+		tx.Committed(func() { h.busy.remove(id) })
+	}
+	if m.row.Artifact == "" || m.was.State != lifecycle.VolumeSealed && m.row.State != lifecycle.VolumeSealed {
+		return m, nil
+	}
+	copies, err := tx.Volumes(store.VolumeFilter{Worker: m.row.Worker, Artifact: m.row.Artifact, States: []string{lifecycle.VolumeSealed}})
+	if err != nil {
+		return m, err
+	}
+	tx.Committed(func() {
+		if len(copies) == 0 {
+			h.index.RemoveVolume(m.row.Worker, m.row.Artifact)
+			return
+		}
+		h.index.AddVolume(m.row.Worker, m.row.Artifact, copies[0].Bytes)
+	})
+	return m, nil
+}
+
+// tooLate tells whether an error says that a thing is in another state by now than it was thought to be.
+func tooLate(err error) bool { return errors.As(err, new(*lifecycle.Error)) }
+
+// lostMeanwhile makes an error of a thing that is not there any more, since its worker has lost it, one that is Unavailable: what was to be done
+// can be done anew.
+func lostMeanwhile(worker string, err error) error {
+	late, ok := errors.AsType[*lifecycle.Error](err)
+	if ok && (late.State == lifecycle.None || late.State == lifecycle.ContainerLost) {
+		return fmt.Errorf("worker %s has lost what it had: %w: %w", worker, err, sdk.Unavailable)
+	}
+	return err
+}
