@@ -2,8 +2,6 @@ package host
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/slipway-run/slipway/host/job"
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
@@ -60,7 +57,7 @@ func (h *Host) recorded(ctx context.Context, req RunRequest) (*RunResult, error)
 	if err != nil {
 		return nil, err
 	}
-	digest, err := digestOf(req.Job)
+	digest, err := json.Marshal(req.Job.Digest())
 	if err != nil {
 		return nil, err
 	}
@@ -122,16 +119,6 @@ func (h *Host) RunResult(ctx context.Context, id string) (*RunResult, error) {
 		return nil, &sdk.Error{Class: sdk.FailedPrecondition, Kind: "run", ID: id, Message: fmt.Sprintf("run %s has not ended", id)}
 	}
 	return resultOf(row)
-}
-
-// digestOf tells jobs apart.
-func digestOf(j *job.Job) ([]byte, error) {
-	text, err := json.Marshal(j)
-	if err != nil {
-		return nil, err
-	}
-	sum := sha256.Sum256(text)
-	return json.Marshal(hex.EncodeToString(sum[:]))
 }
 
 // overlap tells whether two paths are the same, or one lies in the other.

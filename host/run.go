@@ -332,7 +332,7 @@ func (r *run) owner(step string) string { return RunOwner(r.id, step) }
 
 // claim makes the run's row, or finds it, notes that it is under way, and takes what was brought for it.
 func (r *run) claim(ctx context.Context) error {
-	digest, err := digestOf(r.req.Job)
+	digest, err := json.Marshal(r.req.Job.Digest())
 	if err != nil {
 		return err
 	}

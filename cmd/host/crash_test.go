@@ -115,7 +115,7 @@ func TestResume(t *testing.T) {
 	r.signal(syscall.SIGKILL)
 	r.wait()
 	p.run("-c", "world.hcl", "run", "quick.hcl", "--state", "s2", "--id", "b").wants(codeUsage).says("run b was begun with another job")
-	r = p.start(args...)
+	r = p.start("-c", "world.hcl", "run", "./slow.hcl", "--state", "s2", "--id", "b") // another name of the same file
 	r.await("only | begun")
 	p.releaseAt(socket)
 	r.wait().wants(0).prints("only | begun\nonly | ended\n").says("1 step succeeded")

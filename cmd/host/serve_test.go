@@ -215,14 +215,15 @@ func TestServeKilled(t *testing.T) {
 // TestServeClients has clients come and go under a run, which is none of its business.
 func TestServeClients(t *testing.T) {
 	t.Parallel()
-	p := newPlace(t).write(map[string]string{"j.hcl": oneStep(awaitScript), "other.hcl": oneStep("echo other")})
+	p := newPlace(t).write(map[string]string{"j.hcl": oneStep(awaitScript), "other.hcl": oneStep("echo other"),
+		"same.hcl": "# Another file, the same job.\n" + oneStep(awaitScript)})
 	s := p.serve()
 	args := []string{"run", "j.hcl", "--state", "state", "--id", "a"}
 	first := p.start(args...)
 	first.await("only | begun")
 	first.signal(syscall.SIGKILL)
 	first.wait()
-	second, third := p.start(args...), p.start(args...)
+	second, third := p.start(args...), p.start("run", "same.hcl", "--state", "state", "--id", "a")
 	second.await("only | begun")
 	third.await("only | begun")
 	p.run("run", "other.hcl", "--state", "state", "--id", "a").wants(codeUsage).says("run a is under way with another job")

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/slipway-run/slipway/host"
@@ -197,7 +196,15 @@ const ReasonOtherInputs sdk.Reason = "other-inputs"
 
 // same tells whether a request asks for what this run is.
 func (r *activeRun) same(req *pb.StartRunRequest) error {
-	if r.request.GetFile().GetSource() != req.GetFile().GetSource() || !proto.Equal(r.request.GetCommand(), req.GetCommand()) {
+	mine, err := jobOf(r.request)
+	if err != nil {
+		return err
+	}
+	asked, err := jobOf(req)
+	if err != nil {
+		return err
+	}
+	if asked.Digest() != mine.Digest() {
 		return invalid("run %s is under way with another job: give another id", r.id)
 	}
 	if !slices.Equal(sortedKeys(r.request.GetInputs()), sortedKeys(req.GetInputs())) {

@@ -122,19 +122,24 @@ func (s *Server) runRequest(ctx context.Context, msg *pb.StartRunRequest) (host.
 	if req.Grace < 0 {
 		return req, invalid("the grace of run %s is negative: %s", req.ID, req.Grace)
 	}
+	var err error
+	req.Job, err = jobOf(msg)
+	return req, err
+}
+
+// jobOf is the job that a request asks for.
+func jobOf(msg *pb.StartRunRequest) (*job.Job, error) {
 	switch what := msg.GetWhat().(type) {
 	case *pb.StartRunRequest_File:
 		j, diags := job.Parse([]byte(what.File.GetSource()), fileName(what.File.GetName()))
 		if diags.HasErrors() {
-			return req, &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonSpec, Message: diagnostics(diags)}
+			return nil, &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonSpec, Message: diagnostics(diags)}
 		}
-		req.Job = j
+		return j, nil
 	case *pb.StartRunRequest_Command:
-		req.Job = commandJob(what.Command, msg)
-	default:
-		return req, invalid("run %s has neither a file nor a command", req.ID)
+		return commandJob(what.Command, msg), nil
 	}
-	return req, nil
+	return nil, invalid("run %s has neither a file nor a command", msg.GetId())
 }
 
 // checkRun finds a run's inputs, and what is wrong with its request, unless the run has ended: then nothing is run, and nothing needed.

@@ -14,7 +14,7 @@ import (
 // names first.
 type Job struct {
 	Name    string
-	File    string
+	File    string `digest:"-"`
 	Inputs  []Input
 	Steps   []Step
 	Outputs []Output
@@ -28,7 +28,7 @@ func (j *Job) Source() []byte { return j.source }
 // Input is a tree that whoever runs the job brings.
 type Input struct {
 	Name  string
-	Doc   string
+	Doc   string `digest:"-"`
 	Range hcl.Range
 }
 
