@@ -39,7 +39,9 @@ func (h *Host) createVolume(ctx context.Context, w *worker, row store.Volume, sp
 			*v = row
 			return nil
 		})
-		row = m.row
+		if err == nil {
+			row = m.row
+		}
 		return err
 	})
 	if err != nil {

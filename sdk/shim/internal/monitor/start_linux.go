@@ -77,7 +77,8 @@ func (m *monitor) start(c Command) error {
 // a process that the writer was forking meanwhile holds the file, too, until it executes its own program.
 const stillWritten = 2 * time.Second
 
-// whileBusy executes again what is open for writing, until it is not or stillWritten has passed.
+// whileBusy executes again what is open for writing, until it is not or stillWritten has passed. The kernel tells nobody of the moment when the last
+// writer is gone, on every file system at least, so it asks now and then.
 func whileBusy(execute func() error) error {
 	for since := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		if err := execute(); err != unix.ETXTBSY || time.Since(since) >= stillWritten {
