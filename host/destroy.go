@@ -89,15 +89,7 @@ func (h *Host) doomContainer(tx *store.Tx, id string, d doom) (moved[store.Conta
 // endContainer notes that a worker does not have a container any more. Of one that nobody owns, no record is kept.
 func (h *Host) endContainer(ctx context.Context, id string) error {
 	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-		row, err := tx.Container(id)
-		if ignoreNotFound(err) != nil {
-			return err
-		}
-		e := lifecycle.Destroyed
-		if row.Owner == "" {
-			e = lifecycle.Discarded
-		}
-		_, err = h.moveContainer(tx, id, e, nil)
+		_, err := h.moveContainer(tx, id, lifecycle.Destroyed, nil)
 		return err
 	})
 }

@@ -19,23 +19,32 @@ type life[T any] struct {
 	put   func(*store.Tx, T) error
 	del   func(*store.Tx, string) error
 	state func(*T) *string
+	event func(T, lifecycle.Event) lifecycle.Event // what an event comes to for a row; nil: itself
 }
 
 var (
 	containerLife = life[store.Container]{&lifecycle.Containers, (*store.Tx).Container, (*store.Tx).PutContainer, (*store.Tx).DeleteContainer,
-		func(r *store.Container) *string { return &r.State }}
+		func(r *store.Container) *string { return &r.State }, unowned}
 	volumeLife = life[store.Volume]{&lifecycle.Volumes, (*store.Tx).Volume, (*store.Tx).PutVolume, (*store.Tx).DeleteVolume,
-		func(r *store.Volume) *string { return &r.State }}
+		func(r *store.Volume) *string { return &r.State }, nil}
 	processLife = life[store.Process]{&lifecycle.Processes, (*store.Tx).Process, (*store.Tx).PutProcess, (*store.Tx).DeleteProcess,
-		func(r *store.Process) *string { return &r.State }}
+		func(r *store.Process) *string { return &r.State }, nil}
 	runLife = life[store.Run]{&lifecycle.Runs, (*store.Tx).Run, (*store.Tx).PutRun, (*store.Tx).DeleteRun,
-		func(r *store.Run) *string { return &r.State }}
+		func(r *store.Run) *string { return &r.State }, nil}
 )
+
+// unowned: of a container that was to be destroyed and that nobody owns, no record is kept once its worker does not have it.
+func unowned(row store.Container, e lifecycle.Event) lifecycle.Event {
+	if row.Owner == "" && row.State == lifecycle.ContainerDestroying && (e == lifecycle.Destroyed || e == lifecycle.Replaced) {
+		return lifecycle.Discarded
+	}
+	return e
+}
 
 // moved is what became of an event.
 type moved[T any] struct {
 	was T    // before it; the zero row if there was none
-	row T    // as it is now; of what is not there any more, as it was
+	row T    // as it is now; the state of what is not there any more is None
 	yes bool // it was written: the event was not too late
 }
 
@@ -47,6 +56,9 @@ func (l life[T]) move(tx *store.Tx, id string, e lifecycle.Event, change func(*T
 		return m, err
 	}
 	m.row = m.was
+	if l.event != nil {
+		e = l.event(m.was, e)
+	}
 	to, err := l.table.Next(id, *l.state(&m.was), e)
 	if err != nil || to == lifecycle.Stays {
 		return m, err
@@ -57,10 +69,10 @@ func (l life[T]) move(tx *store.Tx, id string, e lifecycle.Event, change func(*T
 		}
 	}
 	m.yes = true
+	*l.state(&m.row) = to
 	if to == lifecycle.None {
 		return m, l.del(tx, id)
 	}
-	*l.state(&m.row) = to
 	return m, l.put(tx, m.row)
 }
 
@@ -73,7 +85,7 @@ func (h *Host) moveContainer(tx *store.Tx, id string, e lifecycle.Event, change 
 		}
 		return change(row)
 	})
-	if gone := e == lifecycle.Discarded || !leased(m.row.State); err == nil && m.yes && gone && leased(m.was.State) {
+	if err == nil && m.yes && leased(m.was.State) && !leased(m.row.State) {
 		tx.Committed(func() { h.index.Release(m.row.Owner) })
 	}
 	return m, err

@@ -158,18 +158,17 @@ func (c *Container) claimProcess(ctx context.Context, spec sdk.ProcessSpec) (row
 		return row, false, err
 	}
 	err = c.h.store.Update(ctx, store.PowerSafe, func(tx *store.Tx) error {
-		if row, err = tx.Process(rowID(c.id, spec.ID)); !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
-		if c.state != lifecycle.ContainerReady {
-			return &GoneError{Owner: c.owner, State: c.state}
-		}
-		fresh = true
 		m, err := processLife.move(tx, rowID(c.id, spec.ID), lifecycle.Claimed, func(p *store.Process) error {
+			if c.state != lifecycle.ContainerReady {
+				return &GoneError{Owner: c.owner, State: c.state}
+			}
 			*p = store.Process{ID: rowID(c.id, spec.ID), Container: string(c.id), Token: string(spec.Token), Spec: stored}
 			return nil
 		})
-		row = m.row
+		row, fresh = m.row, m.yes
+		if tooLate(err) { // it is there already
+			return nil
+		}
 		return err
 	})
 	return row, fresh, err

@@ -108,13 +108,8 @@ func (h *Host) loseContainers(tx *store.Tx, worker, reason string) error {
 		return err
 	}
 	for _, row := range rows {
-		e := lifecycle.Replaced
-		going := row.State == lifecycle.ContainerDestroying // it is destroyed, by whoever replaced the store
-		if going && row.Owner == "" {
-			e = lifecycle.Discarded // nobody will ever ask for its record
-		}
-		_, err := h.moveContainer(tx, row.ID, e, func(c *store.Container) error {
-			if !going {
+		_, err := h.moveContainer(tx, row.ID, lifecycle.Replaced, func(c *store.Container) error {
+			if c.State != lifecycle.ContainerDestroying { // that is destroyed, by whoever replaced the store
 				c.Reason = reason
 			}
 			return nil

@@ -144,7 +144,11 @@ func list[T any](tx *Tx, t *table[T], w where) (_ []T, err error) {
 	if err := tx.usable(false); err != nil {
 		return nil, err
 	}
-	rows, err := tx.session.conn.QueryContext(context.Background(), t.list+w.String()+" ORDER BY id", w.args...)
+	st, err := tx.session.stmt(t.list + w.String() + " ORDER BY id")
+	if err != nil {
+		return nil, tx.fail(t.what, "", err)
+	}
+	rows, err := st.QueryContext(context.Background(), w.args...)
 	if err != nil {
 		return nil, tx.fail(t.what, "", err)
 	}
