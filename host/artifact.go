@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
+	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/host/stream"
 	"github.com/slipway-run/slipway/sdk"
@@ -107,7 +109,7 @@ func (h *Host) dropReplica(ctx context.Context, a *Artifact, w *worker, id strin
 	if err != nil || !mine {
 		return err == nil && others
 	}
-	return h.destroyVolume(ctx, row) == nil
+	return h.awaitGone(ctx, row.Worker, destroyPatience, volumeThing(id)) == nil
 }
 
 // volumeNeeded tells whether something on its worker is made of a volume: a clone, or a container that has it without a copy, each until it is
@@ -181,9 +183,9 @@ func (h *Host) RemoveArtifact(ctx context.Context, a *Artifact) error {
 }
 
 func (h *Host) removeArtifact(ctx context.Context, a *Artifact, may func(*store.Tx) error) error {
-	now, err := h.giveUpArtifact(ctx, a, may)
+	doomed, err := h.giveUpArtifact(ctx, a, may)
 	if err == nil {
-		err = h.destroyVolumes(ctx, now)
+		err = h.awaitAllGone(ctx, doomed)
 	}
 	if err != nil {
 		return fmt.Errorf("remove artifact %s: %w", a.Name, err)
@@ -215,21 +217,21 @@ func (h *Host) unused(a *Artifact, due func(*store.Tx, store.Artifact) (bool, er
 	}
 }
 
-// giveUpArtifact notes that all that is left of an artifact is to be destroyed, and gives the volumes that can be now; the others are after
-// their clones. No worker is asked for anything. May, if not nil, looks in the same transaction whether it may still go.
-func (h *Host) giveUpArtifact(ctx context.Context, a *Artifact, may func(*store.Tx) error) (now []store.Volume, err error) {
-	var rows []store.Volume
-	cloned := make(map[string]bool) // or mounted, by what is to be destroyed too
+// giveUpArtifact notes that all that is left of an artifact is to be destroyed, and gives that. May, if not nil, looks in the same transaction
+// whether it may still go.
+func (h *Host) giveUpArtifact(ctx context.Context, a *Artifact, may func(*store.Tx) error) (out []doomed, err error) {
 	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
+		out = nil
 		if may != nil {
 			if err := may(tx); err != nil {
 				return err
 			}
 		}
-		if rows, err = tx.Volumes(store.VolumeFilter{Artifact: a.ID}); err != nil {
+		rows, err := tx.Volumes(store.VolumeFilter{Artifact: a.ID})
+		if err != nil {
 			return err
 		}
-		images, going, err := imagesInUse(tx)
+		images, _, err := imagesInUse(tx)
 		if err != nil {
 			return err
 		}
@@ -238,18 +240,14 @@ func (h *Host) giveUpArtifact(ctx context.Context, a *Artifact, may func(*store.
 			if err != nil {
 				return err
 			}
-			used := images[row.ID]
-			cloned[row.ID] = going[row.ID]
-			for _, c := range children {
-				used = used || c.State != lifecycle.VolumeDestroying
-				cloned[row.ID] = true
-			}
+			used := images[row.ID] || slices.ContainsFunc(children, func(c store.Volume) bool { return c.State != lifecycle.VolumeDestroying })
 			if used {
 				return sdk.NewFailedPrecondition(sdk.ReasonInUse, sdk.KindVolume, row.ID, "artifact %s is still used by a container on %s: destroy that first", a.Name, row.Worker)
 			}
 			if _, err := h.moveVolume(tx, row.ID, lifecycle.Doomed, nil); err != nil {
 				return err
 			}
+			out = append(out, doomed{row.Worker, []reap.Thing{volumeThing(row.ID)}})
 		}
 		return tx.DeleteArtifact(a.ID)
 	})
@@ -259,16 +257,7 @@ func (h *Host) giveUpArtifact(ctx context.Context, a *Artifact, may func(*store.
 	h.mu.Lock()
 	delete(h.local, a.ID)
 	h.mu.Unlock()
-	for _, row := range rows {
-		if !cloned[row.ID] {
-			now = append(now, row)
-			continue
-		}
-		if w, err := h.worker(row.Worker); err == nil {
-			w.left.Store(true) // after those
-		}
-	}
-	return now, h.blobs.remove(a.ID)
+	return out, h.blobs.remove(a.ID)
 }
 
 // imagesInUse are the volumes that containers use without a copy: their roots, and what they mount read-only. Going are those of

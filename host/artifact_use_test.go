@@ -386,8 +386,8 @@ func TestMountedVolumeGoesLast(t *testing.T) {
 	if err := c.Destroy(t.Context()); err == nil {
 		t.Fatal("destroyed")
 	}
-	if err := h.RemoveArtifact(t.Context(), a); err != nil {
-		t.Error(err)
+	if err := h.RemoveArtifact(t.Context(), a); err == nil {
+		t.Error("removed")
 	}
 	w := mustWorker(t, h, "m")
 	w.lookNow()

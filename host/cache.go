@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
@@ -126,7 +127,7 @@ func (c *Container) SaveCaches(ctx context.Context) error {
 	if len(c.record.Caches) == 0 {
 		return nil
 	}
-	if err := c.destroyOnly(ctx, false); err != nil {
+	if err := c.destroyOnly(ctx); err != nil {
 		return err
 	}
 	var errs []error
@@ -239,6 +240,9 @@ func (h *Host) giveUp(ctx context.Context, row store.Volume) error {
 		children, err := tx.Volumes(store.VolumeFilter{Parent: row.ID})
 		return len(children) > 0 || h.inUse(row.Artifact), err
 	}
+	t := volumeThing(row.ID)
+	letGo := sync.OnceFunc(h.reconciler(row.Worker).hold(t)) // it may come back to life
+	defer letGo()
 	going := false
 	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		if in, err := used(tx); err != nil || in {
@@ -263,5 +267,6 @@ func (h *Host) giveUp(ctx context.Context, row store.Volume) error {
 	if err != nil || !going {
 		return err
 	}
-	return h.destroyVolume(ctx, row)
+	letGo()
+	return h.awaitGone(ctx, row.Worker, destroyPatience, t)
 }

@@ -2,130 +2,157 @@ package host
 
 import (
 	"context"
+	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
+	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/host/store"
-	"github.com/slipway-run/slipway/sdk"
 )
+
+// Here it is noted what is to be destroyed; the reconciler of its worker does so, and is waited for.
+
+// destroyPatience is how long destroying waits for a worker that is away, of which nothing is wanted any more. What is not destroyed then is
+// once the worker is back, and nobody needs to wait for it.
+const destroyPatience = 2 * time.Second
 
 // Destroy kills what runs in the container and removes it with all its volumes, outputs that were not sealed too. Idempotent.
 // The record of what ran in it stays.
 func (c *Container) Destroy(ctx context.Context) error {
-	if err := c.destroyOnly(ctx, true); err != nil {
-		return err
-	}
-	return c.destroyVolumes(ctx)
+	return c.h.destroyContainer(ctx, string(c.id), doom{volumes: true}, destroyPatience)
 }
 
-// destroyOnly destroys the container; with, its volumes are noted as to be destroyed in the same moment. Without, something is still wanted
-// of it, and a worker that is away is waited for.
-func (c *Container) destroyOnly(ctx context.Context, with bool) error {
-	within := destroyPatience
-	if !with {
-		within = c.worker.goneIn
-	}
-	return c.h.destroyContainer(ctx, string(c.id), doom{volumes: with}, within)
+// destroyOnly destroys the container, of which something is still wanted: a worker that is away is waited for.
+func (c *Container) destroyOnly(ctx context.Context) error {
+	return c.h.destroyContainer(ctx, string(c.id), doom{}, c.worker.goneIn)
 }
 
 // doom says what else is noted when a container is to be destroyed.
 type doom struct {
 	volumes bool // all that it has goes, too
-	disown  bool // its owner may ask again at once
+	disown  bool // its owner may ask again at once, and no record is kept
 }
 
-// destroyContainer destroys a container on its worker. Of one that is over already, only the volumes are noted.
-func (h *Host) destroyContainer(ctx context.Context, id string, d doom, within time.Duration) (err error) {
-	var m moved[store.Container]
-	defer func() { h.owes(m.row.Worker, &err) }()
-	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
-		m, err = h.doomContainer(tx, id, d)
+// destroyContainer has a container destroyed, and waits for that. Of one that is over already, only the volumes are.
+func (h *Host) destroyContainer(ctx context.Context, id string, d doom, within time.Duration) error {
+	var doomed doomed
+	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
+		doomed, err = h.doomContainer(tx, id, d)
 		return err
-	})
-	if err != nil || !m.yes {
-		return err
-	}
-	h.fault("destroy-intent")
-	w, err := h.worker(m.row.Worker)
-	if err != nil {
-		return err
-	}
-	err = w.callWithin(ctx, within, "destroy container", func(ctx context.Context, c sdk.Worker) error {
-		return c.DestroyContainer(ctx, sdk.ContainerID(id))
 	})
 	if err != nil {
 		return err
 	}
-	h.fault("destroyed")
-	if m.row.Owner == "" {
-		return nil // nobody asks for its record: it is discarded once its volumes are gone, too
-	}
-	return h.endContainer(ctx, id)
+	return h.awaitGone(ctx, doomed.worker, within, doomed.things...)
+}
+
+// doomed is what is to be destroyed on a worker.
+type doomed struct {
+	worker string
+	things []reap.Thing
 }
 
 // doomContainer notes that a container, and what else d says, is to be destroyed.
-func (h *Host) doomContainer(tx *store.Tx, id string, d doom) (moved[store.Container], error) {
+func (h *Host) doomContainer(tx *store.Tx, id string, d doom) (doomed, error) {
 	m, err := h.moveContainer(tx, id, lifecycle.Doomed, func(row *store.Container) error {
 		if d.disown {
 			row.Owner = ""
 		}
 		return nil
 	})
+	if err == nil && d.disown && m.row.State == lifecycle.ContainerLost { // its worker has lost it meanwhile
+		_, err = h.moveContainer(tx, id, lifecycle.Discarded, nil)
+	}
+	out := doomed{worker: m.row.Worker}
+	if m.yes {
+		out.things = append(out.things, containerThing(id))
+	}
 	if err != nil || !d.volumes {
-		return m, err
+		return out, err
 	}
-	volumes, err := tx.Volumes(store.VolumeFilter{Container: id})
+	volumes, err := h.doomVolumes(tx, id)
+	out.things = append(out.things, volumes...)
+	return out, err
+}
+
+// doomVolumes notes that all that a container has is to be destroyed.
+func (h *Host) doomVolumes(tx *store.Tx, container string) (things []reap.Thing, err error) {
+	rows, err := tx.Volumes(store.VolumeFilter{Container: container})
 	if err != nil {
-		return m, err
+		return nil, err
 	}
-	for _, v := range volumes {
-		if _, err := h.moveVolume(tx, v.ID, lifecycle.Doomed, nil); err != nil {
-			return m, err
+	for _, row := range rows {
+		if _, err := h.moveVolume(tx, row.ID, lifecycle.Doomed, nil); err != nil {
+			return nil, err
 		}
+		things = append(things, volumeThing(row.ID))
 	}
-	return m, nil
+	return things, nil
 }
 
-// endContainer notes that a worker does not have a container any more. Of one that nobody owns, no record is kept.
-func (h *Host) endContainer(ctx context.Context, id string) error {
-	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-		_, err := h.moveContainer(tx, id, lifecycle.Destroyed, nil)
-		return err
-	})
+// awaitAllGone waits until things on several workers are destroyed.
+func (h *Host) awaitAllGone(ctx context.Context, all []doomed) error {
+	by := make(map[string][]reap.Thing)
+	for _, d := range all {
+		by[d.worker] = append(by[d.worker], d.things...)
+	}
+	var errs []error
+	for _, worker := range slices.Sorted(maps.Keys(by)) {
+		errs = append(errs, h.awaitGone(ctx, worker, destroyPatience, by[worker]...))
+	}
+	return errors.Join(errs...)
 }
 
-func (c *Container) destroyVolumes(ctx context.Context) (err error) {
-	defer c.h.owes(c.worker.name, &err)
-	rows, err := c.h.volumes(ctx, store.VolumeFilter{Container: string(c.id)})
-	if err != nil {
-		return err
+// things are volumes as what is to be destroyed.
+func things(rows []store.Volume) []reap.Thing {
+	out := make([]reap.Thing, len(rows))
+	for i, row := range rows {
+		out[i] = volumeThing(row.ID)
 	}
-	return c.h.destroyVolumes(ctx, rows)
+	return out
 }
 
 // discard undoes a container in which no process was started. Its owner may ask again at once.
 func (c *Container) discard(ctx context.Context) {
 	ctx, cancel := c.h.cleanup(ctx)
 	defer cancel()
-	if err := c.h.discardContainer(ctx, string(c.id)); err != nil {
+	if err := c.h.destroyContainer(ctx, string(c.id), doom{volumes: true, disown: true}, destroyPatience); err != nil {
 		c.h.log.Warn("a half-made container stays until its worker is back", "container", c.id, "worker", c.worker.name, "error", err)
 	}
 }
 
-// discardContainer removes a container, its volumes, and every record of it.
-func (h *Host) discardContainer(ctx context.Context, id string) error {
-	if err := h.destroyContainer(ctx, id, doom{volumes: true, disown: true}, destroyPatience); err != nil {
+// destroyVolume has a volume destroyed, and waits for that. It is, too, if it has no row any more: whoever made the volume cannot know whether it was
+// made before its worker lost all, or after.
+func (h *Host) destroyVolume(ctx context.Context, row store.Volume) error {
+	known := false
+	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		m, err := h.moveVolume(tx, row.ID, lifecycle.Doomed, nil)
+		known = m.yes
 		return err
-	}
-	volumes, err := h.volumes(ctx, store.VolumeFilter{Container: id})
+	})
 	if err != nil {
 		return err
 	}
-	if err := h.destroyVolumes(ctx, volumes); err != nil {
-		return err
+	t := volumeThing(row.ID)
+	if !known {
+		return h.destroyUnknown(ctx, row.Worker, t)
 	}
-	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-		_, err := h.moveContainer(tx, id, lifecycle.Discarded, nil)
-		return err
-	})
+	return h.awaitGone(ctx, row.Worker, destroyPatience, t)
+}
+
+// destroyUnknown has a thing destroyed that has no row, or that of one that is over, and waits for that.
+func (h *Host) destroyUnknown(ctx context.Context, worker string, t reap.Thing) error {
+	h.owe(worker, h.clock.wall(), t)
+	return h.awaitGone(ctx, worker, destroyPatience, t)
+}
+
+// discardVolume undoes what came of a volume. What cannot be undone now keeps its row, and is when its worker is back.
+func (h *Host) discardVolume(ctx context.Context, row store.Volume) {
+	ctx, cancel := h.cleanup(ctx)
+	defer cancel()
+	if err := h.destroyVolume(ctx, row); err != nil {
+		h.log.Warn("a volume stays until its worker is back", "volume", row.ID, "worker", row.Worker, "error", err)
+	}
 }

@@ -50,10 +50,11 @@ type Options struct {
 	// fault, in tests, is called with the name of each point around a change.
 	fault func(point string)
 	// gather, in tests, takes the place of gatherTime.
-	gather time.Duration
-	stuck  time.Duration // in tests: instead of a part of Timing.WorkerGone
-	told   time.Duration // in tests: instead of firstWorkers
-	clock  *clock        // in tests; nil: the machine's
+	gather  time.Duration
+	stuck   time.Duration // in tests: instead of a part of Timing.WorkerGone
+	told    time.Duration // in tests: instead of firstWorkers
+	clock   *clock        // in tests; nil: the machine's
+	slowTry time.Duration // in tests: instead of slowTry
 
 	// patience, in tests, takes the place of Timing.Answer.
 	patience patience
@@ -89,19 +90,19 @@ type Host struct {
 	jumps    jumps
 	openedAt time.Duration // on the steady clock
 
-	mu        sync.Mutex
-	workers   map[string]*worker
-	processes map[string]*Process      // that are followed, by row id
-	local     map[string]string        // directories on this machine that artifacts can be read from, by artifact id
-	reading   map[string]chan struct{} // those being read, by artifact id; closed when that has ended
-	readers   counts                   // who reads an artifact now
-	holders   counts                   // whose work needs it, now or later
-	runs      map[string]bool          // under way, by id
-	going     map[string]*run          // the same, once they have begun
-	leftRuns  map[string]time.Time     // when each was under way last, by id, where the store could not be told
-	sweepers  map[string]*sweeper      // by worker
-	hung      map[pair]time.Time       // workers between which nothing goes directly until then
-	closed    bool
+	mu          sync.Mutex
+	workers     map[string]*worker
+	processes   map[string]*Process      // that are followed, by row id
+	local       map[string]string        // directories on this machine that artifacts can be read from, by artifact id
+	reading     map[string]chan struct{} // those being read, by artifact id; closed when that has ended
+	readers     counts                   // who reads an artifact now
+	holders     counts                   // whose work needs it, now or later
+	runs        map[string]bool          // under way, by id
+	going       map[string]*run          // the same, once they have begun
+	leftRuns    map[string]time.Time     // when each was under way last, by id, where the store could not be told
+	reconcilers map[string]*reconciler   // by worker
+	hung        map[pair]time.Time       // workers between which nothing goes directly until then
+	closed      bool
 }
 
 // Open opens the state directory and starts the plugins that cfg names. It returns before they are ready: [Host.Ready] waits for
@@ -121,7 +122,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	h := &Host{
 		cfg: cfg, opts: opts, log: opts.Log, index: pool.NewIndex(), place: place,
 		workers: make(map[string]*worker), processes: make(map[string]*Process), local: make(map[string]string), reading: make(map[string]chan struct{}), runs: make(map[string]bool), going: make(map[string]*run),
-		leftRuns: make(map[string]time.Time), sweepers: make(map[string]*sweeper), clock: realClock(),
+		leftRuns: make(map[string]time.Time), reconcilers: make(map[string]*reconciler), clock: realClock(),
 		readers: make(counts), holders: make(counts),
 	}
 	if opts.clock != nil {
@@ -161,6 +162,9 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	h.owners.closing, h.owners.spawn = h.ctx, h.spawn
 	h.replicas.closing, h.replicas.spawn = h.ctx, h.spawn
 	h.caching.closing, h.caching.spawn = h.ctx, h.spawn
+	if err := h.loadDebts(ctx); err != nil {
+		return nil, errors.Join(err, h.Close(context.WithoutCancel(ctx)))
+	}
 	h.startPlugins(known)
 	h.tasks.Go(h.reap)
 	h.tasks.Go(h.watchStalled)
@@ -202,7 +206,9 @@ func (h *Host) Workers() []WorkerReport {
 	var out []WorkerReport
 	for _, w := range h.sortedWorkers() {
 		if !w.forgotten() {
-			out = append(out, w.report())
+			r := w.report()
+			r.Owed = h.reconciler(w.name).owed()
+			out = append(out, r)
 		}
 	}
 	return out

@@ -161,11 +161,23 @@ func check(t *testing.T, name, how string, imports, allowed []string) {
 
 // TestStatesAreMovedInOnePlace: no file of this package but move.go writes or deletes a row that has a state.
 func TestStatesAreMovedInOnePlace(t *testing.T) {
+	usedOnlyIn(t, "move.go", "name the event to life.move, which reads the row again",
+		"PutContainer", "DeleteContainer", "PutVolume", "DeleteVolume", "PutProcess", "DeleteProcess", "PutRun", "DeleteRun")
+}
+
+// TestOneDestroyer: no file of this package but the reconciler's has a worker destroy anything.
+func TestOneDestroyer(t *testing.T) {
+	usedOnlyIn(t, "reconcile_pay.go", "note in its row that it goes, and its worker's reconciler destroys it", "DestroyContainer", "DestroyVolume")
+}
+
+// usedOnlyIn fails if a file of this package names one of the methods and is not the given one, or if that does not use each of them once.
+func usedOnlyIn(t *testing.T, where, instead string, methods ...string) {
+	t.Helper()
 	files, err := filepath.Glob("*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}
-	writes := 0
+	uses := 0
 	for _, name := range files {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
@@ -176,20 +188,15 @@ func TestStatesAreMovedInOnePlace(t *testing.T) {
 			t.Fatal(err)
 		}
 		ast.Inspect(file, func(n ast.Node) bool {
-			s, ok := n.(*ast.SelectorExpr)
-			if !ok {
-				return true
-			}
-			switch s.Sel.Name {
-			case "PutContainer", "DeleteContainer", "PutVolume", "DeleteVolume", "PutProcess", "DeleteProcess", "PutRun", "DeleteRun":
-				if writes++; name != "move.go" {
-					t.Errorf("%s: %s: name the event to life.move, which reads the row again", fset.Position(n.Pos()), s.Sel.Name)
+			if s, ok := n.(*ast.SelectorExpr); ok && slices.Contains(methods, s.Sel.Name) {
+				if uses++; name != where {
+					t.Errorf("%s: %s: %s", fset.Position(n.Pos()), s.Sel.Name, instead)
 				}
 			}
 			return true
 		})
 	}
-	if writes != 8 {
-		t.Errorf("%d places that write, want 8: does this test still see them?", writes)
+	if uses != len(methods) {
+		t.Errorf("%d uses of %q, want one each: does this test still see them?", uses, methods)
 	}
 }

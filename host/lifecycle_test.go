@@ -318,9 +318,7 @@ job "j" {
 	if err != nil || !res.Succeeded() || !res.Recorded {
 		t.Errorf("resumed: %+v, %v", res, err)
 	}
-	if left := onWorker(t, rt, "m"); len(left) > 0 {
-		t.Errorf("left: %q", left)
-	}
+	destroyed(t, h2, rt)
 }
 
 // What a container still uses cannot be removed (rule 9: nothing is destroyed that has living clones).
@@ -411,13 +409,19 @@ func TestSettleChildrenFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	closeTestHost(t, h)
+	var mu sync.Mutex
 	var order []string
-	openHost(t, &hooked{Runtime: rt, hook: func(_ context.Context, call, id string, n int, real func() error) error {
+	h = openHost(t, &hooked{Runtime: rt, hook: func(_ context.Context, call, id string, n int, real func() error) error {
 		if call == "destroy-volume" {
+			mu.Lock()
 			order = append(order, id)
+			mu.Unlock()
 		}
 		return real()
 	}}, Options{StateDir: dir}, "m")
+	destroyed(t, h, rt)
+	mu.Lock()
+	defer mu.Unlock()
 	if len(order) != 2 || order[0] == parent {
 		t.Errorf("parent %s, destroyed in the order %q", parent, order)
 	}

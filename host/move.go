@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
+	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -85,15 +86,29 @@ func (h *Host) moveContainer(tx *store.Tx, id string, e lifecycle.Event, change 
 		}
 		return change(row)
 	})
-	if err == nil && m.yes && leased(m.was.State) && !leased(m.row.State) {
-		tx.Committed(func() { h.index.Release(m.row.Owner) })
+	if err != nil || !m.yes {
+		return m, err
 	}
-	return m, err
+	if leased(m.was) && !leased(m.row) {
+		tx.Committed(func() { h.index.Release(m.was.Owner) })
+	}
+	h.owes(tx, m.row.Worker, containerThing(id), m.was.State == lifecycle.ContainerDestroying, m.row.State == lifecycle.ContainerDestroying)
+	return m, nil
 }
 
-// leased tells whether a container takes a place on its worker.
-func leased(state string) bool {
-	return state == lifecycle.ContainerCreating || state == lifecycle.ContainerReady || state == lifecycle.ContainerDestroying
+// owes has the reconciler told, once the change is stored, that a thing is to be destroyed, or that it is not any more.
+func (h *Host) owes(tx *store.Tx, worker string, t reap.Thing, was, is bool) {
+	switch {
+	case is:
+		tx.Committed(func() { h.owe(worker, h.clock.wall(), t) })
+	case was:
+		tx.Committed(func() { h.settled(worker, t) })
+	}
+}
+
+// leased tells whether a container takes a place on its worker, by the name of its owner.
+func leased(c store.Container) bool {
+	return c.Owner != "" && (c.State == lifecycle.ContainerCreating || c.State == lifecycle.ContainerReady || c.State == lifecycle.ContainerDestroying)
 }
 
 // moveVolume is move of a volume. Placement is told where there is content now.
@@ -105,6 +120,7 @@ func (h *Host) moveVolume(tx *store.Tx, id string, e lifecycle.Event, change fun
 	if m.row.State != lifecycle.VolumeCreating && m.row.State != lifecycle.VolumeOpen {
 		tx.Committed(func() { h.busy.remove(id) })
 	}
+	h.owes(tx, m.row.Worker, volumeThing(id), m.was.State == lifecycle.VolumeDestroying, m.row.State == lifecycle.VolumeDestroying)
 	if m.row.Artifact == "" || m.was.State != lifecycle.VolumeSealed && m.row.State != lifecycle.VolumeSealed {
 		return m, nil
 	}

@@ -12,9 +12,9 @@ import (
 
 // Seal ends the container and makes its outputs artifacts, by name: whoever still ran in it is killed, so that nothing
 // writes any more. It is for a container whose work has ended by itself. Idempotent, also across restarts. An output that is not on its worker
-// any more, or whose worker is gone, is a *LostError: the work has to be done again.
+// any more, or whose worker is gone, is a *LostError: the work has to be done again. What else the container had is destroyed, which is not waited for.
 func (c *Container) Seal(ctx context.Context) (map[string]*Artifact, error) {
-	if err := c.destroyOnly(ctx, false); err != nil {
+	if err := c.destroyOnly(ctx); err != nil {
 		return nil, err
 	}
 	out := make(map[string]*Artifact, len(c.record.Outputs))
@@ -29,12 +29,10 @@ func (c *Container) Seal(ctx context.Context) (map[string]*Artifact, error) {
 		}
 		out[name] = a
 	}
-	err := c.destroyVolumes(ctx)
-	if gone, ok := errors.AsType[*WorkerGoneError](err); ok { // what was wanted is kept
-		c.h.log.Warn("a step's volumes stay until their worker is back", "owner", c.owner, "error", gone)
-		return out, nil
-	}
-	return out, err
+	return out, c.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		_, err := c.h.doomVolumes(tx, string(c.id))
+		return err
+	})
 }
 
 // OutputName is the name of the artifact that an owner's output becomes.

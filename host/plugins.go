@@ -405,20 +405,15 @@ func (h *Host) look(ctx context.Context, w *worker, conn sdk.Worker, settled *bo
 	if changed {
 		*settled = false // until that has worked: nobody notices the change again
 	}
-	if left := w.left.Swap(false); left || !*settled {
-		err := h.settle(ctx, w, conn, !*settled)
-		if err != nil {
-			w.left.Store(true) // all of it is still owed
-		}
-		if err != nil && (!*settled || ctx.Err() != nil) {
+	if !*settled {
+		if err := h.settle(ctx, w, conn); err != nil {
 			return fmt.Errorf("settling what the last session left: %w", err)
-		}
-		if err != nil { // a full disk must not take a worker away
-			h.log.Error("what is left on a worker is not settled; trying again", "worker", w.name, "error", err)
 		}
 		*settled = true
 	}
-	w.setUp(conn, s)
+	if w.setUp(conn, s) {
+		h.reconciler(w.name).back()
+	}
 	w.seen()
 	h.tellPlacement(w)
 	return nil

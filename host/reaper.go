@@ -14,12 +14,8 @@ import (
 	"github.com/slipway-run/slipway/host/store"
 )
 
-// Bounds of looking at one worker and of sweeping it; each call that destroys is bounded by cleanupTime. As many things go at a time as
-// Concourse's workers take.
 const (
-	lookTime        = time.Minute
-	sweptContainers = 5
-	sweptVolumes    = 3
+	lookTime = time.Minute // bounds a look at one worker
 
 	forgetEvery = 10 * time.Minute // at most: it reads much and finds little
 )
@@ -50,23 +46,6 @@ type ReapVerdict struct {
 type ReapReport struct {
 	Verdicts []ReapVerdict     // in the order in which things go; what stays is there too
 	Away     map[string]string // workers that could not be asked, and why: nothing of theirs is judged
-}
-
-// sweeper is the reaper's state of one worker.
-type sweeper struct {
-	turn chan struct{} // of capacity 1: held by who looks or sweeps
-	seen reap.Sights
-}
-
-func (h *Host) sweeper(worker string) *sweeper {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.sweepers[worker]
-	if s == nil {
-		s = &sweeper{turn: make(chan struct{}, 1)}
-		h.sweepers[worker] = s
-	}
-	return s
 }
 
 // reap takes away what nobody uses, and forgets what is over for long, until the host closes. A worker that is away or hangs holds up only
@@ -104,7 +83,7 @@ func (h *Host) reap() {
 		report(h.reapRuns(h.ctx, false)) // neither this nor the next asks a worker for anything
 		report(h.reapArtifacts(h.ctx, false))
 		for _, w := range h.sortedWorkers() {
-			s := h.sweeper(w.name)
+			s := h.reconciler(w.name)
 			select {
 			case s.turn <- struct{}{}:
 			default:
@@ -144,7 +123,7 @@ func (h *Host) Reap(ctx context.Context, dry bool) (*ReapReport, error) {
 	var sweeps sync.WaitGroup
 	for i, w := range workers {
 		sweeps.Go(func() {
-			s := h.sweeper(w.name)
+			s := h.reconciler(w.name)
 			select {
 			case s.turn <- struct{}{}:
 				defer func() { <-s.turn }()
@@ -165,7 +144,7 @@ func (h *Host) Reap(ctx context.Context, dry bool) (*ReapReport, error) {
 }
 
 // reapWorker looks at a worker, and sweeps it unless dry. The caller has its turn.
-func (h *Host) reapWorker(ctx context.Context, w *worker, s *sweeper, dry bool) ([]ReapVerdict, error) {
+func (h *Host) reapWorker(ctx context.Context, w *worker, s *reconciler, dry bool) ([]ReapVerdict, error) {
 	if r := w.report(); !r.Up {
 		return nil, errors.New(cmp.Or(r.Why, "it has not answered yet"))
 	}
@@ -197,10 +176,7 @@ func (h *Host) sweep(ctx context.Context, w *worker, verdicts []reap.Verdict, ou
 		for to < len(verdicts) && verdicts[to].Rank == verdicts[from].Rank && verdicts[to].Kind == verdicts[from].Kind {
 			to++
 		}
-		lanes := make(chan struct{}, sweptVolumes)
-		if verdicts[from].Kind == reap.Container {
-			lanes = make(chan struct{}, sweptContainers)
-		}
+		lanes := make(chan struct{}, atOnce[verdicts[from].Kind])
 		var group sync.WaitGroup
 		for i := from; i < to; i++ {
 			v := verdicts[i]

@@ -15,38 +15,22 @@ import (
 // Everything here looks again, in the transaction that begins the change, at what the verdict was founded on: what has come into use
 // meanwhile stays.
 
-// reapContainer destroys a container with its volumes, or what a worker has of one that is over or was never recorded.
-func (h *Host) reapContainer(ctx context.Context, w *worker, id string) (err error) {
-	err = h.giveUpContainer(ctx, id)
+// reapContainer has a container destroyed with its volumes, or what a worker has of one that is over or was never recorded.
+func (h *Host) reapContainer(ctx context.Context, w *worker, id string) error {
+	doomed, err := h.giveUpContainer(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return w.callWithin(ctx, destroyPatience, "destroy container", func(ctx context.Context, c sdk.Worker) error {
-			return c.DestroyContainer(ctx, sdk.ContainerID(id))
-		})
+		return h.destroyUnknown(ctx, w.name, containerThing(id))
 	}
 	if err != nil {
 		return err
 	}
-	defer h.owes(w.name, &err)
-	err = w.callWithin(ctx, destroyPatience, "destroy container", func(ctx context.Context, c sdk.Worker) error {
-		return c.DestroyContainer(ctx, sdk.ContainerID(id))
-	})
-	if err != nil {
-		return err
-	}
-	rows, err := h.volumes(ctx, store.VolumeFilter{Container: id, States: []string{lifecycle.VolumeDestroying}})
-	if err != nil {
-		return err
-	}
-	if err := h.destroyVolumes(ctx, rows); err != nil {
-		return err
-	}
-	return h.endContainer(ctx, id)
+	return h.awaitGone(ctx, w.name, destroyPatience, doomed.things...)
 }
 
 // giveUpContainer notes that a container and its volumes are to be destroyed. store.ErrNotFound is one that has no record, or the record of
 // one that is over.
-func (h *Host) giveUpContainer(ctx context.Context, id string) error {
-	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+func (h *Host) giveUpContainer(ctx context.Context, id string) (out doomed, err error) {
+	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		d := doom{volumes: true}
 		row, err := tx.Container(id)
 		if err != nil {
@@ -56,13 +40,12 @@ func (h *Host) giveUpContainer(ctx context.Context, id string) error {
 		case reap.Over:
 			return store.ErrNotFound
 		case reap.Going:
-			return nil
+			d.volumes = false // a step that has ended may want them still
 		case reap.Making:
 			if h.busy.has(id) {
 				return errChanged
 			}
 			d.disown = true
-			tx.Committed(func() { h.index.Release(row.Owner) })
 		default:
 			owners := make(map[string]reap.Owner)
 			if err := h.ownerOf(tx, row.Owner, owners); err != nil {
@@ -72,16 +55,18 @@ func (h *Host) giveUpContainer(ctx context.Context, id string) error {
 				return errChanged
 			}
 		}
-		_, err = h.doomContainer(tx, id, d)
+		out, err = h.doomContainer(tx, id, d)
 		return err
 	})
+	return out, err
 }
 
-// reapVolume destroys a volume that nothing needs.
+// reapVolume has a volume destroyed that nothing needs.
 func (h *Host) reapVolume(ctx context.Context, w *worker, id string) error {
-	var row store.Volume
-	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
-		if row, err = tx.Volume(id); err != nil {
+	t := volumeThing(id)
+	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		row, err := tx.Volume(id)
+		if err != nil {
 			return err
 		}
 		if used, err := h.volumeUsed(tx, row); err != nil || used {
@@ -91,14 +76,12 @@ func (h *Host) reapVolume(ctx context.Context, w *worker, id string) error {
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return w.callWithin(ctx, destroyPatience, "destroy volume", func(ctx context.Context, c sdk.Worker) error {
-			return c.DestroyVolume(ctx, sdk.VolumeID(id))
-		})
+		return h.destroyUnknown(ctx, w.name, t)
 	}
 	if err != nil {
 		return err
 	}
-	return h.destroyVolume(ctx, row)
+	return h.awaitGone(ctx, w.name, destroyPatience, t)
 }
 
 // volumeUsed tells whether somebody needs a volume, or what it is a part of.

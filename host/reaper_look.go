@@ -73,7 +73,7 @@ func (h *Host) listAll(ctx context.Context, w *worker, s *reap.Snapshot) error {
 		s.Listed = make(map[reap.Thing]reap.Listed)
 		err := c.ListContainers(ctx, ours, func(i sdk.ContainerInfo) error {
 			if ours.Match(string(i.ID), i.Labels) { // nothing of others is ever touched, whatever a worker answers
-				s.Listed[reap.Thing{Kind: reap.Container, ID: string(i.ID)}] = reap.Listed{}
+				s.Listed[containerThing(string(i.ID))] = reap.Listed{}
 			}
 			return nil
 		})
@@ -82,7 +82,7 @@ func (h *Host) listAll(ctx context.Context, w *worker, s *reap.Snapshot) error {
 		}
 		return c.ListVolumes(ctx, ours, func(i sdk.VolumeInfo) error {
 			if ours.Match(string(i.ID), i.Labels) {
-				s.Listed[reap.Thing{Kind: reap.Volume, ID: string(i.ID)}] = reap.Listed{Parent: string(i.Parent)}
+				s.Listed[volumeThing(string(i.ID))] = reap.Listed{Parent: string(i.Parent)}
 			}
 			return nil
 		})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -359,13 +360,27 @@ func TestReapedWhileSealed(t *testing.T) {
 	t.Parallel()
 	rt := newMemory(t, "m")
 	var h *Host
-	var sealing, looking atomic.Bool
+	var sealing atomic.Bool
 	var looks atomic.Int32
-	o := &hooked{Runtime: rt, hook: func(_ context.Context, call, _ string, _ int, real func() error) error {
-		if (call == "destroy" || call == "seal") && sealing.Load() && looking.CompareAndSwap(false, true) { // the reaper's own pass by
-			reapAll(t, h)
-			looks.Add(1)
-			looking.Store(false)
+	var passes sync.WaitGroup
+	pass := func() {
+		reapAll(t, h)
+		looks.Add(1)
+	}
+	o := &hooked{Runtime: rt, hook: func(_ context.Context, call, id string, _ int, real func() error) error {
+		switch {
+		case !sealing.Load():
+		case call == "destroy": // the reaper passes by meanwhile, and waits for the container, too
+			passes.Go(pass)
+			testkit.Until(t, "the reaper asks for the container", func() bool {
+				r := h.reconciler("m")
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				return r.debts[containerThing(id)].again
+			})
+		case call == "seal":
+			passes.Wait()
+			pass()
 		}
 		return real()
 	}}
@@ -389,6 +404,7 @@ func TestReapedWhileSealed(t *testing.T) {
 		looks.Store(0)
 		sealing.Store(true)
 		made, err := c.Seal(t.Context())
+		passes.Wait()
 		sealing.Store(false)
 		if err != nil || len(made) != 2 || looks.Load() != 3 { // before the container is destroyed, and before each of the two is sealed
 			t.Fatalf("%s: %v, %v; after %d looks", owner, made, err, looks.Load())

@@ -436,11 +436,50 @@ func (r *run) sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	waits, err := removeArtifacts(rows, func(a *Artifact) error { return r.h.RemoveArtifact(ctx, a) })
+	var doomed []doomed
+	waits, err := removeArtifacts(rows, func(a *Artifact) error {
+		d, err := r.h.giveUpArtifact(ctx, a, nil)
+		doomed = append(doomed, d...)
+		return err
+	})
 	if waits && r.h.opts.KeepFailed {
 		err = nil // for the container of a step that failed: they go after that
 	}
-	return errors.Join(err, r.h.sweptRun(ctx, r.id))
+	if err = errors.Join(err, r.h.sweptRun(ctx, r.id)); err != nil {
+		return err
+	}
+	left, err := r.h.owedOf(ctx, r.id)
+	if err == nil {
+		err = r.h.awaitAllGone(ctx, append(left, doomed...))
+	}
+	if err != nil {
+		r.h.log.Warn("what is left of a run stays on its workers for now; it is destroyed as soon as that works", "run", r.id, "error", err)
+	}
+	return nil
+}
+
+// owedOf lists what is still to be destroyed of the containers of a run.
+func (h *Host) owedOf(ctx context.Context, run string) (out []doomed, err error) {
+	err = h.store.View(ctx, func(tx *store.Tx) error {
+		containers, err := tx.Containers(store.ContainerFilter{OwnerPrefix: RunOwner(run, "")})
+		if err != nil {
+			return err
+		}
+		for _, c := range containers {
+			d := doomed{worker: c.Worker}
+			if c.State == lifecycle.ContainerDestroying {
+				d.things = append(d.things, containerThing(c.ID))
+			}
+			rows, err := tx.Volumes(store.VolumeFilter{Container: c.ID, States: []string{lifecycle.VolumeDestroying}})
+			if err != nil {
+				return err
+			}
+			d.things = append(d.things, things(rows)...)
+			out = append(out, d)
+		}
+		return nil
+	})
+	return out, err
 }
 
 // removeArtifacts removes artifacts by a call for each: those last of which others are copies, as an output at an input's path is. It tells

@@ -148,18 +148,25 @@ func (h *Host) loseContainer(ctx context.Context, id, reason string) error {
 	})
 }
 
-// settle ends what is on the way on a worker that nobody can use yet. What an earlier host began is adopted if it took
-// effect, else undone; what ran is followed on. That happens once in a host's life, for afterwards what is on the way
-// belongs to a caller who is waiting. What was to be destroyed is destroyed now, each time; what cannot be is left, so that the next look
-// tries again. Unless it must all be tried before the worker is used, one thing that is Unavailable holds up no other.
-func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker, must bool) error {
-	first := !w.settled
-	containers, volumes, err := h.onTheWay(ctx, w.name, first)
+// settle ends what an earlier host began on a worker that nobody can use yet: what took effect is adopted, and what did not is owed from now on;
+// what ran is followed on. That happens once in a host's life, for afterwards what is on the way belongs to a caller who is waiting.
+func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker) error {
+	if !w.settled {
+		if err := h.adopt(ctx, w, conn); err != nil {
+			return err
+		}
+		w.settled = true
+	}
+	return h.loadContent(ctx, w)
+}
+
+func (h *Host) adopt(ctx context.Context, w *worker, conn sdk.Worker) error {
+	containers, volumes, err := h.onTheWay(ctx, w.name)
 	if err != nil {
 		return err
 	}
 	listed := make(map[sdk.ContainerID]sdk.ContainerInfo)
-	if first && len(containers) > 0 {
+	if slices.ContainsFunc(containers, func(c store.Container) bool { return c.State == lifecycle.ContainerCreating }) {
 		ours := sdk.Filter{Labels: map[string]string{sdk.LabelInstallation: h.Installation()}}
 		err := conn.ListContainers(ctx, ours, func(i sdk.ContainerInfo) error {
 			listed[i.ID] = i
@@ -169,76 +176,23 @@ func (h *Host) settle(ctx context.Context, w *worker, conn sdk.Worker, must bool
 			return err
 		}
 	}
-	processes, err := h.unfinished(ctx, w.name, first)
+	processes, err := h.unfinished(ctx, w.name)
 	if err != nil {
 		return err
 	}
-	stuck := make(map[string]bool) // containers, and volumes that one of them or a clone still needs
 	for _, row := range containers {
-		err := h.settleContainer(ctx, w, conn, row, listed[sdk.ContainerID(row.ID)], processes)
-		if err == nil {
-			continue
-		}
-		if err = h.leave(ctx, w, must, err); err == nil && row.State == lifecycle.ContainerCreating { // an owner may ask again
-			err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-				_, err := h.doomContainer(tx, row.ID, doom{disown: true})
-				return err
-			})
-		}
-		if err != nil {
+		if err := h.adoptContainer(ctx, w, conn, row, listed[sdk.ContainerID(row.ID)], processes[row.ID]); err != nil {
 			return fmt.Errorf("container %s: %w", row.ID, err)
 		}
-		stuck[row.ID] = true
-		mounted, err := mountedBy(row)
-		if err != nil { // a bad record keeps no worker away
-			h.log.Error("what a container mounts is not known", "worker", w.name, "error", err)
-		}
-		for _, id := range mounted {
-			stuck[id] = true
-		}
 	}
-	slices.Reverse(volumes) // clones are younger than what they are clones of
-	for _, row := range volumes {
-		if row.State == lifecycle.VolumeDestroying && (stuck[row.ID] || row.Container != "" && stuck[row.Container]) {
-			stuck[row.Parent] = true
-			continue
+	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		for _, row := range volumes {
+			if _, err := h.moveVolume(tx, row.ID, lifecycle.Doomed, nil); err != nil {
+				return err
+			}
 		}
-		err := h.undoVolume(ctx, conn, row)
-		if err == nil {
-			continue
-		}
-		if err = h.leave(ctx, w, must, err); err == nil {
-			err = h.endVolume(ctx, row.ID, lifecycle.Doomed)
-		}
-		if err != nil {
-			return fmt.Errorf("volume %s: %w", row.ID, err)
-		}
-		stuck[row.Parent] = true
-	}
-	w.settled = true
-	return h.loadContent(ctx, w)
-}
-
-// owes is deferred by who destroys something on a worker, from before its row says so: unless that has worked to its end, it is the
-// monitor's to do, whoever asks for it again or not.
-func (h *Host) owes(worker string, err *error) {
-	if *err == nil {
-		return
-	}
-	if w, err := h.worker(worker); err == nil { // whenever another comes, what it owes is settled first
-		w.left.Store(true)
-	}
-}
-
-// leave decides whether what failed for one thing is left for later. It is not if the worker, of which nothing else is known yet, is away:
-// then nothing is settled.
-func (h *Host) leave(ctx context.Context, w *worker, must bool, err error) error {
-	if ctx.Err() != nil || must && errors.Is(err, sdk.Unavailable) {
-		return err
-	}
-	h.log.Error("something stays on a worker; trying again", "worker", w.name, "error", err)
-	w.left.Store(true)
-	return nil
+		return nil
+	})
 }
 
 // bounded makes one call of settling: a thing that hangs must not keep its worker away.
@@ -248,20 +202,17 @@ func bounded[ID ~string](ctx context.Context, call func(context.Context, ID) err
 	return call(ctx, ID(id))
 }
 
-// onTheWay lists what has to be settled on a worker: the volumes exclude those of a container that may be adopted.
-func (h *Host) onTheWay(ctx context.Context, worker string, first bool) (containers []store.Container, volumes []store.Volume, err error) {
-	states, volumeStates := []string{lifecycle.ContainerDestroying}, []string{lifecycle.VolumeDestroying}
-	if first {
-		states = append(states, lifecycle.ContainerCreating, lifecycle.ContainerReady, lifecycle.ContainerLost)
-		volumeStates = append(volumeStates, lifecycle.VolumeCreating, lifecycle.VolumeOpen)
-	}
+// onTheWay lists what has to be settled on a worker: the volumes exclude those of a container that may be adopted, and what is owed already.
+func (h *Host) onTheWay(ctx context.Context, worker string) (containers []store.Container, volumes []store.Volume, err error) {
 	err = h.store.View(ctx, func(tx *store.Tx) error {
-		if containers, err = tx.Containers(store.ContainerFilter{Worker: worker, States: states}); err != nil {
+		containers, err = tx.Containers(store.ContainerFilter{Worker: worker, States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady,
+			lifecycle.ContainerDestroying, lifecycle.ContainerLost}})
+		if err != nil {
 			return err
 		}
-		all, err := tx.Volumes(store.VolumeFilter{Worker: worker, States: volumeStates})
+		all, err := tx.Volumes(store.VolumeFilter{Worker: worker, States: []string{lifecycle.VolumeCreating, lifecycle.VolumeOpen}})
 		for _, v := range all {
-			if v.State != lifecycle.VolumeOpen || v.Role == roleReplica { // an open replica was being streamed into: nobody knows what it holds
+			if v.State == lifecycle.VolumeCreating || v.Role == roleReplica { // an open replica was being streamed into: nobody knows what it holds
 				volumes = append(volumes, v)
 			}
 		}
@@ -270,77 +221,49 @@ func (h *Host) onTheWay(ctx context.Context, worker string, first bool) (contain
 	return containers, volumes, err
 }
 
-func (h *Host) settleContainer(ctx context.Context, w *worker, conn sdk.Worker, row store.Container, listed sdk.ContainerInfo, processes processesOf) error {
-	switch row.State {
-	case lifecycle.ContainerCreating:
-		if listed.State == sdk.ContainerReady && string(listed.Token) == row.Token {
-			err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-				m, err := h.moveContainer(tx, row.ID, lifecycle.Made, nil)
-				row = m.row
-				return err
-			})
-			if err != nil {
+// adoptContainer takes over a container with what runs in it, or notes that it is to be destroyed, since it was never finished.
+func (h *Host) adoptContainer(ctx context.Context, w *worker, conn sdk.Worker, row store.Container, listed sdk.ContainerInfo, processes []store.Process) error {
+	if row.State == lifecycle.ContainerCreating {
+		there := listed.State == sdk.ContainerReady && string(listed.Token) == row.Token
+		err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+			if !there {
+				_, err := h.doomContainer(tx, row.ID, doom{volumes: true, disown: true})
 				return err
 			}
-			return h.settleProcesses(ctx, w, conn, row, processes)
-		}
-		return h.undoContainer(ctx, conn, row)
-	case lifecycle.ContainerDestroying:
-		if row.Owner == "" {
-			return h.undoContainer(ctx, conn, row)
-		}
-		if err := bounded(ctx, conn.DestroyContainer, row.ID); err != nil {
+			m, err := h.moveContainer(tx, row.ID, lifecycle.Made, nil)
+			row = m.row
+			return err
+		})
+		if err != nil || !there {
 			return err
 		}
-		if err := h.endContainer(ctx, row.ID); err != nil {
-			return err
-		}
-		row.State = lifecycle.ContainerDestroyed
-		return h.settleProcesses(ctx, w, conn, row, processes)
 	}
 	return h.settleProcesses(ctx, w, conn, row, processes)
 }
 
-// processesOf lists the processes of a container that have not ended.
-type processesOf func(container string) ([]store.Process, error)
-
-// unfinished reads those of all containers at once where nobody can change them meanwhile: one query for each is most of what opening a large
+// unfinished reads the processes on a worker that have not ended, by container: one query for each container is most of what opening a large
 // state directory takes.
-func (h *Host) unfinished(ctx context.Context, worker string, first bool) (processesOf, error) {
-	read := func(f store.ProcessFilter) (rows []store.Process, err error) {
-		f.States = []string{lifecycle.ProcessStarting, lifecycle.ProcessRunning}
-		err = h.store.View(ctx, func(tx *store.Tx) error {
-			rows, err = tx.Processes(f)
-			return err
-		})
-		return rows, err
-	}
-	if !first {
-		return func(container string) ([]store.Process, error) {
-			return read(store.ProcessFilter{Container: container})
-		}, nil
-	}
-	rows, err := read(store.ProcessFilter{Worker: worker})
-	if err != nil {
-		return nil, err
-	}
-	by := make(map[string][]store.Process, len(rows))
-	for _, p := range rows {
-		by[p.Container] = append(by[p.Container], p)
-	}
-	return func(container string) ([]store.Process, error) { return by[container], nil }, nil
+func (h *Host) unfinished(ctx context.Context, worker string) (map[string][]store.Process, error) {
+	by := make(map[string][]store.Process)
+	err := h.store.View(ctx, func(tx *store.Tx) error {
+		rows, err := tx.Processes(store.ProcessFilter{Worker: worker, States: []string{lifecycle.ProcessStarting, lifecycle.ProcessRunning}})
+		for _, p := range rows {
+			by[p.Container] = append(by[p.Container], p)
+		}
+		return err
+	})
+	return by, err
 }
 
 // settleProcesses follows what runs in a container. A start whose effect is unknown is looked for; one that had none waits for its
 // owner, who alone has the environment.
-func (h *Host) settleProcesses(ctx context.Context, w *worker, conn sdk.Worker, row store.Container, processes processesOf) error {
-	rows, err := processes(row.ID)
-	if err != nil || len(rows) == 0 {
-		return err
+func (h *Host) settleProcesses(ctx context.Context, w *worker, conn sdk.Worker, row store.Container, rows []store.Process) error {
+	if len(rows) == 0 {
+		return nil
 	}
 	var infos []sdk.ProcessInfo
 	if row.State == lifecycle.ContainerReady {
-		err = bounded(ctx, func(ctx context.Context, id sdk.ContainerID) (err error) {
+		err := bounded(ctx, func(ctx context.Context, id sdk.ContainerID) (err error) {
 			infos, err = conn.ListProcesses(ctx, id)
 			return err
 		}, row.ID)
@@ -368,31 +291,4 @@ func (h *Host) settleProcesses(ctx context.Context, w *worker, conn sdk.Worker, 
 		}
 	}
 	return nil
-}
-
-// undoContainer removes what came of a container in which no process was started.
-func (h *Host) undoContainer(ctx context.Context, conn sdk.Worker, row store.Container) error {
-	if err := bounded(ctx, conn.DestroyContainer, row.ID); err != nil {
-		return err
-	}
-	volumes, err := h.volumes(ctx, store.VolumeFilter{Container: row.ID})
-	if err != nil {
-		return err
-	}
-	for _, v := range volumes {
-		if err := h.undoVolume(ctx, conn, v); err != nil {
-			return err
-		}
-	}
-	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-		_, err := h.moveContainer(tx, row.ID, lifecycle.Discarded, nil)
-		return err
-	})
-}
-
-func (h *Host) undoVolume(ctx context.Context, conn sdk.Worker, row store.Volume) error {
-	if err := bounded(ctx, conn.DestroyVolume, row.ID); err != nil {
-		return err
-	}
-	return h.endVolume(ctx, row.ID, lifecycle.Destroyed)
 }

@@ -2,8 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
@@ -86,43 +84,6 @@ func (h *Host) keepVolume(tx *store.Tx, row store.Volume, artifact string, bytes
 	return m.row, lostMeanwhile(row.Worker, err)
 }
 
-// destroyVolume removes a volume from its worker, then its row. It is called on the worker too if there is no row any more: whoever made the volume
-// cannot know whether it was made before its worker lost all, or after.
-func (h *Host) destroyVolume(ctx context.Context, row store.Volume) (err error) {
-	defer h.owes(row.Worker, &err)
-	if err := h.endVolume(ctx, row.ID, lifecycle.Doomed); err != nil {
-		return err
-	}
-	w, err := h.worker(row.Worker)
-	if err != nil {
-		return err
-	}
-	err = w.callWithin(ctx, destroyPatience, "destroy volume", func(ctx context.Context, c sdk.Worker) error {
-		return c.DestroyVolume(ctx, sdk.VolumeID(row.ID))
-	})
-	if err != nil {
-		return err
-	}
-	return h.endVolume(ctx, row.ID, lifecycle.Destroyed)
-}
-
-// endVolume notes that a volume is to be destroyed, or that it is.
-func (h *Host) endVolume(ctx context.Context, id string, e lifecycle.Event) error {
-	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-		_, err := h.moveVolume(tx, id, e, nil)
-		return err
-	})
-}
-
-// discardVolume undoes what came of a volume. What cannot be undone now keeps its row, and is when its worker is back.
-func (h *Host) discardVolume(ctx context.Context, row store.Volume) {
-	ctx, cancel := h.cleanup(ctx)
-	defer cancel()
-	if err := h.destroyVolume(ctx, row); err != nil {
-		h.log.Warn("a volume stays until its worker is back", "volume", row.ID, "worker", row.Worker, "error", err)
-	}
-}
-
 // volumes lists rows.
 func (h *Host) volumes(ctx context.Context, f store.VolumeFilter) (rows []store.Volume, err error) {
 	err = h.store.View(ctx, func(tx *store.Tx) error {
@@ -139,15 +100,4 @@ func (h *Host) volume(ctx context.Context, id string) (row store.Volume, err err
 		return err
 	})
 	return row, err
-}
-
-// destroyVolumes destroys many, and tells of each that it could not.
-func (h *Host) destroyVolumes(ctx context.Context, rows []store.Volume) error {
-	var errs []error
-	for _, row := range rows {
-		if err := h.destroyVolume(ctx, row); err != nil {
-			errs = append(errs, fmt.Errorf("volume %s: %w", row.ID, err))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -7,7 +7,6 @@ import (
 	"math"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/slipway-run/slipway/host/pool"
@@ -26,11 +25,10 @@ type worker struct {
 	patience  patience        // how long a call may go on without an answer or progress
 	closed    <-chan struct{} // when the host closes, all waiting ends
 
-	placing  sync.Mutex  // one at a time tells placement
-	ordering sync.Mutex  // one at a time gives orders
-	drain    *drain      // under way, if it is landing or retiring; of whoever gives orders
-	left     atomic.Bool // something that was to be destroyed may not be: the monitor tries at every look until it has worked
-	settled  bool        // what an earlier host left on it is settled; of its monitor
+	placing  sync.Mutex // one at a time tells placement
+	ordering sync.Mutex // one at a time gives orders
+	drain    *drain     // under way, if it is landing or retiring; of whoever gives orders
+	settled  bool       // what an earlier host left on it is settled; of its monitor
 
 	mu      sync.Mutex
 	info    sdk.WorkerInfo
@@ -70,10 +68,6 @@ func (w *worker) call(ctx context.Context, what string, f func(context.Context, 
 func (w *worker) work(ctx context.Context, what string, f func(ctx context.Context, conn sdk.Worker, sign func()) error) error {
 	return w.repeat(ctx, w.goneIn, what, f)
 }
-
-// destroyPatience is how long destroying waits for a worker that is away, of which nothing is wanted any more. What is not
-// destroyed then is by the monitor, once the worker is back, and nobody needs to wait for it.
-const destroyPatience = 2 * time.Second
 
 // callWithin is call for a worker that is away no longer than within.
 func (w *worker) callWithin(ctx context.Context, within time.Duration, what string, f func(context.Context, sdk.Worker) error) error {
@@ -119,10 +113,13 @@ func (w *worker) failed(conn sdk.Worker, err error) {
 type backoff struct{ next time.Duration }
 
 // after is the time before the next repetition: as long as err says, else a little longer each time.
-func (b *backoff) after(err error) time.Duration {
-	b.next = min(max(2*b.next, probeFirst), statusEvery)
+func (b *backoff) after(err error) time.Duration { return b.within(statusEvery, err) }
+
+// within is after for a time of at most so long.
+func (b *backoff) within(most time.Duration, err error) time.Duration {
+	b.next = min(max(2*b.next, probeFirst), most)
 	if e, ok := errors.AsType[*sdk.Error](err); ok && e.RetryAfter > 0 {
-		return min(e.RetryAfter, statusEvery) // a plugin's hint, not its command
+		return min(e.RetryAfter, most) // a plugin's hint, not its command
 	}
 	return b.next
 }
@@ -189,12 +186,13 @@ func (w *worker) lookNow() {
 	}
 }
 
-func (w *worker) setUp(conn sdk.Worker, s sdk.Status) {
+// setUp opens the worker for calls, and tells whether it was not open for them.
+func (w *worker) setUp(conn sdk.Worker, s sdk.Status) (back bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.status = s
 	if w.conn == conn {
-		return
+		return false
 	}
 	if w.conn == nil {
 		close(w.up)
@@ -205,6 +203,7 @@ func (w *worker) setUp(conn sdk.Worker, s sdk.Status) {
 		}
 	}
 	w.conn, w.why, w.dead = conn, nil, nil
+	return true
 }
 
 // setAway notes that conn does not work; an older conn than the present one changes nothing. A nil conn stands for
@@ -251,6 +250,24 @@ func (w *worker) takeDown(why error) {
 	w.since = time.Now()
 }
 
+// connection is what calls go through; nil while the worker is away.
+func (w *worker) connection() sdk.Worker {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.conn
+}
+
+// away tells since when the worker is away, nil if it is not, and why it will not be back by itself, if that is so. Turned is closed when that
+// changes.
+func (w *worker) away() (gone *WorkerGoneError, turned <-chan struct{}, dead error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.conn != nil {
+		return nil, w.down, nil
+	}
+	return &WorkerGoneError{Worker: w.name, Away: time.Since(w.since), Cause: w.why}, w.up, w.dead
+}
+
 // presence ends when the worker has been away for as long as the host waits for it.
 func (w *worker) presence() context.Context {
 	w.mu.Lock()
@@ -289,6 +306,8 @@ type WorkerReport struct {
 	Reason string
 	// Drain is what a landing or retiring worker still waits for. Nil: it is neither, or that is not known yet.
 	Drain *Drain
+	// Owed is what is still to be destroyed on it.
+	Owed Owed
 }
 
 func (w *worker) report() WorkerReport {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -165,11 +164,7 @@ func (h *Host) giveUpKept(ctx context.Context, row store.Container) error {
 	if err := h.destroyContainer(ctx, row.ID, doom{volumes: true}, destroyPatience); err != nil {
 		return fmt.Errorf("container of %s, which has failed: %w", row.Owner, err)
 	}
-	volumes, err := h.volumes(ctx, store.VolumeFilter{Container: row.ID})
-	if err != nil {
-		return err
-	}
-	return h.destroyVolumes(ctx, volumes)
+	return nil
 }
 
 // endDrain says that the worker is empty, and tells whether it is. What is left on one that retires goes first.
@@ -227,8 +222,7 @@ func (h *Host) clearWorker(ctx context.Context, w *worker) (bool, error) {
 	if err != nil || needed {
 		return false, err
 	}
-	slices.Reverse(rows) // clones are younger than what they are clones of
-	err = h.destroyVolumes(ctx, rows)
+	err = h.awaitGone(ctx, w.name, destroyPatience, things(rows)...)
 	return err == nil, err
 }
 

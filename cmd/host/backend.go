@@ -45,7 +45,7 @@ type records interface {
 // withBackend runs f on the daemon that has the state directory open, or else on a host of its own. A positive patience bounds the wait for
 // plugins that have just been started.
 func (a *app) withBackend(ctx context.Context, patience time.Duration, f func(backend) error) error {
-	err := a.withHost(ctx, patience, func(h *host.Host) error { return f(&embedded{h: h}) })
+	err := a.withHost(ctx, patience, func(h *host.Host) error { return f(&embedded{h: h, left: a.tellLeft}) })
 	if locked, ok := errors.AsType[*store.LockedError](err); ok {
 		return a.withDaemon(ctx, patience, locked, f)
 	}
@@ -102,7 +102,10 @@ func (a *app) dial(ctx context.Context, patience time.Duration) (*api.Client, er
 }
 
 // embedded is a host in this process.
-type embedded struct{ h *host.Host }
+type embedded struct {
+	h    *host.Host
+	left func(map[string]host.Owed) // is told what a run's host leaves on workers; nil: nobody is
+}
 
 func (e *embedded) plugins(context.Context) ([]launch.Report, error) { return e.h.Plugins(), nil }
 
@@ -162,8 +165,31 @@ func (e *embedded) run(ctx context.Context, req host.RunRequest, tell func(happe
 		}
 		tell(out)
 	}
-	return e.h.Run(ctx, req)
+	res, err := e.h.Run(ctx, req)
+	if left := e.awaitOwed(ctx, req.Kill); len(left) > 0 && e.left != nil {
+		e.left(left)
+	}
+	return res, err
 }
+
+// awaitOwed waits for what is to be destroyed, until somebody hurries.
+func (e *embedded) awaitOwed(ctx context.Context, hurry <-chan struct{}) map[string]host.Owed {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leftTime)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel()
+	watch.Go(func() {
+		select {
+		case <-hurry:
+			cancel()
+		case <-ctx.Done():
+		}
+	})
+	return e.h.AwaitOwed(ctx)
+}
+
+// leftTime is how long a command waits for what is to be destroyed, by itself or by an earlier one that was killed.
+const leftTime = 30 * time.Second
 
 // daemon is a host in another process.
 type daemon struct {

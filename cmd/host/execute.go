@@ -134,6 +134,16 @@ func (a *app) execute(ctx context.Context, req host.RunRequest, format string, p
 	return res, err
 }
 
+// tellLeft tells what stays on workers for now.
+func (a *app) tellLeft(left map[string]host.Owed) {
+	if a.stateDir == "" { // it goes with the plugin
+		return
+	}
+	for _, worker := range sortedKeys(left) {
+		a.say(fmt.Sprintf("worker %s has %v; the next slipway that uses %s tries again", worker, left[worker], a.stateDir))
+	}
+}
+
 // usablePlugins stops what a wrong configuration would make of a run, and tells what cannot be used in it.
 func (a *app) usablePlugins(ctx context.Context, b backend) error {
 	plugins, err := b.plugins(ctx)

@@ -107,6 +107,18 @@ func health(r host.WorkerReport) string {
 }
 
 func workerReason(r host.WorkerReport) string {
+	reason := stateReason(r)
+	if r.Owed.None() {
+		return reason
+	}
+	owed := fmt.Sprintf("since %s it has %v", r.Owed.Since.Local().Format(time.DateTime), r.Owed)
+	if reason == "" {
+		return owed
+	}
+	return reason + "; " + owed
+}
+
+func stateReason(r host.WorkerReport) string {
 	if r.State != pool.Running && r.State != pool.Stalled {
 		var parts []string
 		for _, part := range []string{r.Reason, r.Why} {
@@ -140,6 +152,7 @@ type jsonWorker struct {
 	Reason    string     `json:"reason,omitempty"`
 	Health    string     `json:"health"`
 	Drain     *jsonDrain `json:"drain,omitempty"`
+	Owed      *jsonOwed  `json:"owed,omitempty"`
 	Since     time.Time  `json:"since"`
 	Platform  string     `json:"platform,omitempty"`
 	Team      string     `json:"team,omitempty"`
@@ -166,6 +179,22 @@ type jsonMove struct {
 	Why   string `json:"why,omitempty"` // it is not there yet
 }
 
+// jsonOwed is what is to be destroyed on a worker and is there still.
+type jsonOwed struct {
+	Containers int       `json:"containers"`
+	Volumes    int       `json:"volumes"`
+	Since      time.Time `json:"since"`
+	Why        string    `json:"why,omitempty"` // the last try of one of them failed
+}
+
+func owedJSON(o host.Owed) *jsonOwed {
+	if o.None() {
+		return nil
+	}
+	out := jsonOwed(o)
+	return &out
+}
+
 func drainJSON(d *host.Drain) *jsonDrain {
 	if d == nil {
 		return nil
@@ -190,7 +219,7 @@ func writeWorkersJSON(to *outlet, workers []host.WorkerReport) error {
 	out := make([]jsonWorker, 0, len(workers))
 	for _, r := range workers {
 		out = append(out, jsonWorker{Name: r.Name, Plugin: r.Plugin, State: workerState(r), Reason: workerReason(r), Since: r.Since,
-			Health: health(r), Drain: drainJSON(r.Drain),
+			Health: health(r), Drain: drainJSON(r.Drain), Owed: owedJSON(r.Owed),
 			Platform: r.Info.Platform, Team: r.Info.Team, Tags: r.Info.Tags, Features: features(r), Encodings: r.Status.Encodings,
 			Zone: r.Status.Zone, Capacity: jsonAmount(r.Status.Capacity), Used: jsonAmount(r.Status.Used)})
 	}

@@ -152,11 +152,11 @@ func pbWorker(r host.WorkerReport) *pb.Worker {
 	return &pb.Worker{Name: r.Name, Plugin: r.Plugin, Up: r.Up, Why: r.Why, Since: stamp(r.Since), Platform: r.Info.Platform, Team: r.Info.Team,
 		Tags: r.Info.Tags, Attributes: r.Info.Attributes, Ephemeral: r.Info.Ephemeral, Health: r.Status.Health.String(), Reason: r.Status.Reason,
 		Features: texts[string](r.Status.Features), Encodings: r.Status.Encodings, Zone: r.Status.Zone,
-		Capacity: pbResources(r.Status.Capacity), Used: pbResources(r.Status.Used), State: string(r.State), StateReason: r.Reason, Drain: pbDrain(r.Drain)}
+		Capacity: pbResources(r.Status.Capacity), Used: pbResources(r.Status.Used), State: string(r.State), StateReason: r.Reason, Drain: pbDrain(r.Drain), Owed: pbOwed(r.Owed)}
 }
 
 func fromWorker(w *pb.Worker) host.WorkerReport {
-	return host.WorkerReport{Name: w.GetName(), State: pool.State(w.GetState()), Reason: w.GetStateReason(), Drain: fromDrain(w.GetDrain()), Plugin: w.GetPlugin(), Up: w.GetUp(), Why: w.GetWhy(), Since: fromStamp(w.GetSince()),
+	return host.WorkerReport{Name: w.GetName(), State: pool.State(w.GetState()), Reason: w.GetStateReason(), Drain: fromDrain(w.GetDrain()), Owed: fromOwed(w.GetOwed()), Plugin: w.GetPlugin(), Up: w.GetUp(), Why: w.GetWhy(), Since: fromStamp(w.GetSince()),
 		Info: sdk.WorkerInfo{Name: w.GetName(), Platform: w.GetPlatform(), Team: w.GetTeam(), Tags: w.GetTags(), Attributes: w.GetAttributes(),
 			Ephemeral: w.GetEphemeral()},
 		Status: sdk.Status{Health: health(w.GetHealth()), Reason: w.GetReason(), Features: texts[sdk.Feature](w.GetFeatures()),
@@ -170,6 +170,17 @@ func health(word string) sdk.Health {
 		}
 	}
 	return sdk.HealthUnknown
+}
+
+func pbOwed(o host.Owed) *pb.Owed {
+	if o.None() {
+		return nil
+	}
+	return &pb.Owed{Containers: int64(o.Containers), Volumes: int64(o.Volumes), Since: stamp(o.Since), Why: o.Why}
+}
+
+func fromOwed(o *pb.Owed) host.Owed {
+	return host.Owed{Containers: int(o.GetContainers()), Volumes: int(o.GetVolumes()), Since: fromStamp(o.GetSince()), Why: o.GetWhy()}
 }
 
 func pbDrain(d *host.Drain) *pb.Drain {

@@ -17,7 +17,7 @@ const (
 	Sealed    Event = "sealed"    // its content never changes from now on
 	Doomed    Event = "doomed"    // it is to be destroyed
 	Destroyed Event = "destroyed" // the worker does not have it any more, since the host said so
-	Discarded Event = "discarded" // nothing was ever started in it, and nothing of it is left
+	Discarded Event = "discarded" // nothing was ever started in it, and no record of it is kept
 	Replaced  Event = "replaced"  // its worker runs another incarnation, which never had it
 	Missing   Event = "missing"   // its worker does not have it any more, and nobody here has said so
 	Forgotten Event = "forgotten" // its record has been kept for as long as it shall be
@@ -41,7 +41,9 @@ const (
 	later      = "whoever comes later"
 	replacing  = "the first look at another incarnation of its worker; a worker that retires or is forgotten while it is gone"
 	itsVolumes = "the destruction of its volumes"
-	itsEnd     = "its end, by whoever resumes it or, after the time for that, by the reaper"
+
+	reconciling = "the reconciler of its worker"
+	itsEnd      = "its end, by whoever resumes it or, after the time for that, by the reaper"
 )
 
 // Containers is the life of a container.
@@ -53,9 +55,9 @@ var Containers = Table{"container", []Line{
 	{Doomed, []string{ContainerCreating, ContainerReady, ContainerDestroying}, ContainerDestroying,
 		"its owner, the reaper, settling, a run that was given up", "its destruction, then " + itsVolumes},
 	{Doomed, []string{None, ContainerDestroyed, ContainerLost}, Stays, later, itsVolumes},
-	{Destroyed, []string{ContainerDestroying}, ContainerDestroyed, "who called the worker", itsVolumes},
+	{Destroyed, []string{ContainerDestroying}, ContainerDestroyed, reconciling, itsVolumes},
 	{Destroyed, []string{None, ContainerDestroyed, ContainerLost}, Stays, later, itsVolumes},
-	{Discarded, []string{ContainerCreating, ContainerDestroying, ContainerLost}, None, "who made it in vain; settling, the reaper", ""},
+	{Discarded, []string{ContainerDestroying, ContainerLost}, None, reconciling + ", of what nobody owns; who made it in vain, of what is lost", itsVolumes},
 	{Discarded, []string{None}, Stays, later, ""},
 	{Replaced, []string{ContainerCreating, ContainerReady}, ContainerLost, replacing, itsVolumes},
 	{Replaced, []string{ContainerDestroying}, ContainerDestroyed, replacing, itsVolumes},
@@ -78,10 +80,10 @@ var Volumes = Table{"volume", []Line{
 	{Made, []string{VolumeCreating}, VolumeOpen, "who makes it", "its undoing, if nothing comes of it"},
 	{Sealed, []string{VolumeOpen, VolumeSealed}, VolumeSealed, "who has filled it; its container's step, for an output or a cache", ""},
 	{Doomed, []string{VolumeCreating, VolumeOpen, VolumeSealed, VolumeDestroying}, VolumeDestroying,
-		"with its container or its artifact; the reaper; who has another in its place", "its destruction, after what is made of it"},
+		"with its container or its artifact; settling, the reaper; who has another in its place", "its destruction, after what is made of it"},
 	{Doomed, []string{None}, Stays, later, ""},
 	{Kept, []string{VolumeDestroying}, VolumeSealed, "who doomed it, and then found it in use", ""},
-	{Destroyed, []string{VolumeCreating, VolumeOpen, VolumeDestroying}, None, "who called the worker; settling, also of an intent", ""},
+	{Destroyed, []string{VolumeDestroying}, None, reconciling, ""},
 	{Destroyed, []string{None}, Stays, later, ""},
 	{Replaced, []string{VolumeCreating, VolumeOpen, VolumeSealed, VolumeDestroying}, None, replacing, ""},
 	{Missing, []string{VolumeSealed}, None, "the reaper, after the grace and a second look", ""},

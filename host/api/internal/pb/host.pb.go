@@ -474,7 +474,9 @@ type Worker struct {
 	// Why it takes none.
 	StateReason string `protobuf:"bytes,19,opt,name=state_reason,json=stateReason,proto3" json:"state_reason,omitempty"`
 	// What a landing or retiring worker waits for; absent: it is neither, or that is not known yet.
-	Drain         *Drain `protobuf:"bytes,20,opt,name=drain,proto3" json:"drain,omitempty"`
+	Drain *Drain `protobuf:"bytes,20,opt,name=drain,proto3" json:"drain,omitempty"`
+	// What is still to be destroyed on it; absent: nothing is.
+	Owed          *Owed `protobuf:"bytes,21,opt,name=owed,proto3" json:"owed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -649,6 +651,84 @@ func (x *Worker) GetDrain() *Drain {
 	return nil
 }
 
+func (x *Worker) GetOwed() *Owed {
+	if x != nil {
+		return x.Owed
+	}
+	return nil
+}
+
+// Owed is what is to be destroyed on a worker and is there still. It is tried until it works.
+type Owed struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Containers int64                  `protobuf:"varint,1,opt,name=containers,proto3" json:"containers,omitempty"`
+	Volumes    int64                  `protobuf:"varint,2,opt,name=volumes,proto3" json:"volumes,omitempty"`
+	// That of the oldest, as far as this host knows.
+	Since *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	// Why the last try of one of them failed; empty: none has failed.
+	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Owed) Reset() {
+	*x = Owed{}
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Owed) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Owed) ProtoMessage() {}
+
+func (x *Owed) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Owed.ProtoReflect.Descriptor instead.
+func (*Owed) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Owed) GetContainers() int64 {
+	if x != nil {
+		return x.Containers
+	}
+	return 0
+}
+
+func (x *Owed) GetVolumes() int64 {
+	if x != nil {
+		return x.Volumes
+	}
+	return 0
+}
+
+func (x *Owed) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Owed) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // Drain is what a worker waits for that is being emptied.
 type Drain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -667,7 +747,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[8]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -679,7 +759,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[8]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -692,7 +772,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{8}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Drain) GetContainers() []string {
@@ -742,7 +822,7 @@ type DrainArtifact struct {
 
 func (x *DrainArtifact) Reset() {
 	*x = DrainArtifact{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[9]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -754,7 +834,7 @@ func (x *DrainArtifact) String() string {
 func (*DrainArtifact) ProtoMessage() {}
 
 func (x *DrainArtifact) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[9]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -767,7 +847,7 @@ func (x *DrainArtifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainArtifact.ProtoReflect.Descriptor instead.
 func (*DrainArtifact) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{9}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DrainArtifact) GetName() string {
@@ -804,7 +884,7 @@ type OrderWorkerRequest struct {
 
 func (x *OrderWorkerRequest) Reset() {
 	*x = OrderWorkerRequest{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[10]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -816,7 +896,7 @@ func (x *OrderWorkerRequest) String() string {
 func (*OrderWorkerRequest) ProtoMessage() {}
 
 func (x *OrderWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[10]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -829,7 +909,7 @@ func (x *OrderWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderWorkerRequest.ProtoReflect.Descriptor instead.
 func (*OrderWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{10}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *OrderWorkerRequest) GetWorker() string {
@@ -861,7 +941,7 @@ type OrderWorkerResponse struct {
 
 func (x *OrderWorkerResponse) Reset() {
 	*x = OrderWorkerResponse{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[11]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +953,7 @@ func (x *OrderWorkerResponse) String() string {
 func (*OrderWorkerResponse) ProtoMessage() {}
 
 func (x *OrderWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[11]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +966,7 @@ func (x *OrderWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderWorkerResponse.ProtoReflect.Descriptor instead.
 func (*OrderWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{11}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{12}
 }
 
 type WatchDrainRequest struct {
@@ -898,7 +978,7 @@ type WatchDrainRequest struct {
 
 func (x *WatchDrainRequest) Reset() {
 	*x = WatchDrainRequest{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[12]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -910,7 +990,7 @@ func (x *WatchDrainRequest) String() string {
 func (*WatchDrainRequest) ProtoMessage() {}
 
 func (x *WatchDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[12]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -923,7 +1003,7 @@ func (x *WatchDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDrainRequest.ProtoReflect.Descriptor instead.
 func (*WatchDrainRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{12}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchDrainRequest) GetWorker() string {
@@ -947,7 +1027,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[13]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1039,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[13]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1052,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{13}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ExplainRequest) GetWhat() isExplainRequest_What {
@@ -1044,7 +1124,7 @@ type ListVolumesRequest struct {
 
 func (x *ListVolumesRequest) Reset() {
 	*x = ListVolumesRequest{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[14]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1056,7 +1136,7 @@ func (x *ListVolumesRequest) String() string {
 func (*ListVolumesRequest) ProtoMessage() {}
 
 func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[14]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1069,7 +1149,7 @@ func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVolumesRequest.ProtoReflect.Descriptor instead.
 func (*ListVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{14}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListVolumesRequest) GetWorker() string {
@@ -1088,7 +1168,7 @@ type ListVolumesResponse struct {
 
 func (x *ListVolumesResponse) Reset() {
 	*x = ListVolumesResponse{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[15]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1100,7 +1180,7 @@ func (x *ListVolumesResponse) String() string {
 func (*ListVolumesResponse) ProtoMessage() {}
 
 func (x *ListVolumesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[15]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1113,7 +1193,7 @@ func (x *ListVolumesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVolumesResponse.ProtoReflect.Descriptor instead.
 func (*ListVolumesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{15}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListVolumesResponse) GetVolumes() []*Volume {
@@ -1146,7 +1226,7 @@ type Volume struct {
 
 func (x *Volume) Reset() {
 	*x = Volume{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[16]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1238,7 @@ func (x *Volume) String() string {
 func (*Volume) ProtoMessage() {}
 
 func (x *Volume) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[16]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1251,7 @@ func (x *Volume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Volume.ProtoReflect.Descriptor instead.
 func (*Volume) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{16}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Volume) GetId() string {
@@ -1247,7 +1327,7 @@ type ReapRequest struct {
 
 func (x *ReapRequest) Reset() {
 	*x = ReapRequest{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[17]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1259,7 +1339,7 @@ func (x *ReapRequest) String() string {
 func (*ReapRequest) ProtoMessage() {}
 
 func (x *ReapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[17]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1272,7 +1352,7 @@ func (x *ReapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReapRequest.ProtoReflect.Descriptor instead.
 func (*ReapRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{17}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ReapRequest) GetDryRun() bool {
@@ -1294,7 +1374,7 @@ type ReapResponse struct {
 
 func (x *ReapResponse) Reset() {
 	*x = ReapResponse{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[18]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1386,7 @@ func (x *ReapResponse) String() string {
 func (*ReapResponse) ProtoMessage() {}
 
 func (x *ReapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[18]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1399,7 @@ func (x *ReapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReapResponse.ProtoReflect.Descriptor instead.
 func (*ReapResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{18}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ReapResponse) GetVerdicts() []*ReapVerdict {
@@ -1356,7 +1436,7 @@ type ReapVerdict struct {
 
 func (x *ReapVerdict) Reset() {
 	*x = ReapVerdict{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[19]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1368,7 +1448,7 @@ func (x *ReapVerdict) String() string {
 func (*ReapVerdict) ProtoMessage() {}
 
 func (x *ReapVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[19]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1381,7 +1461,7 @@ func (x *ReapVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReapVerdict.ProtoReflect.Descriptor instead.
 func (*ReapVerdict) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{19}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReapVerdict) GetWorker() string {
@@ -1443,7 +1523,7 @@ type ExplainReapRequest struct {
 
 func (x *ExplainReapRequest) Reset() {
 	*x = ExplainReapRequest{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[20]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1535,7 @@ func (x *ExplainReapRequest) String() string {
 func (*ExplainReapRequest) ProtoMessage() {}
 
 func (x *ExplainReapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[20]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1548,7 @@ func (x *ExplainReapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReapRequest.ProtoReflect.Descriptor instead.
 func (*ExplainReapRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{20}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ExplainReapRequest) GetId() string {
@@ -1487,7 +1567,7 @@ type ExplainReapResponse struct {
 
 func (x *ExplainReapResponse) Reset() {
 	*x = ExplainReapResponse{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[21]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1579,7 @@ func (x *ExplainReapResponse) String() string {
 func (*ExplainReapResponse) ProtoMessage() {}
 
 func (x *ExplainReapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[21]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1592,7 @@ func (x *ExplainReapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReapResponse.ProtoReflect.Descriptor instead.
 func (*ExplainReapResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{21}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ExplainReapResponse) GetVerdicts() []*ReapVerdict {
@@ -1531,7 +1611,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[22]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1543,7 +1623,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[22]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1556,7 +1636,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{22}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ExplainResponse) GetExplanations() []*Explanation {
@@ -1593,7 +1673,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[23]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1685,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[23]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1698,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{23}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Explanation) GetStep() string {
@@ -1715,7 +1795,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[24]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1727,7 +1807,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[24]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1740,7 +1820,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{24}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Score) GetStrategy() string {
@@ -1772,7 +1852,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[25]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1784,7 +1864,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[25]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1797,7 +1877,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{25}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Verdict) GetWorker() string {
@@ -1867,7 +1947,7 @@ const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	"\x12ListWorkersRequest\x125\n" +
 	"\bpatience\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\bpatience\"N\n" +
 	"\x13ListWorkersResponse\x127\n" +
-	"\aworkers\x18\x01 \x03(\v2\x1d.slipway.host.v1alpha1.WorkerR\aworkers\"\xd7\x05\n" +
+	"\aworkers\x18\x01 \x03(\v2\x1d.slipway.host.v1alpha1.WorkerR\aworkers\"\x88\x06\n" +
 	"\x06Worker\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x12\x0e\n" +
@@ -1891,10 +1971,18 @@ const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	"\x04used\x18\x11 \x01(\v2 .slipway.host.v1alpha1.ResourcesR\x04used\x12\x14\n" +
 	"\x05state\x18\x12 \x01(\tR\x05state\x12!\n" +
 	"\fstate_reason\x18\x13 \x01(\tR\vstateReason\x122\n" +
-	"\x05drain\x18\x14 \x01(\v2\x1c.slipway.host.v1alpha1.DrainR\x05drain\x1a=\n" +
+	"\x05drain\x18\x14 \x01(\v2\x1c.slipway.host.v1alpha1.DrainR\x05drain\x12/\n" +
+	"\x04owed\x18\x15 \x01(\v2\x1b.slipway.host.v1alpha1.OwedR\x04owed\x1a=\n" +
 	"\x0fAttributesEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xbc\x01\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x84\x01\n" +
+	"\x04Owed\x12\x1e\n" +
+	"\n" +
+	"containers\x18\x01 \x01(\x03R\n" +
+	"containers\x12\x18\n" +
+	"\avolumes\x18\x02 \x01(\x03R\avolumes\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\xbc\x01\n" +
 	"\x05Drain\x12\x1e\n" +
 	"\n" +
 	"containers\x18\x01 \x03(\tR\n" +
@@ -2004,7 +2092,7 @@ func file_slipway_host_v1alpha1_host_proto_rawDescGZIP() []byte {
 	return file_slipway_host_v1alpha1_host_proto_rawDescData
 }
 
-var file_slipway_host_v1alpha1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_slipway_host_v1alpha1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_slipway_host_v1alpha1_host_proto_goTypes = []any{
 	(*GetHostRequest)(nil),        // 0: slipway.host.v1alpha1.GetHostRequest
 	(*GetHostResponse)(nil),       // 1: slipway.host.v1alpha1.GetHostResponse
@@ -2014,83 +2102,86 @@ var file_slipway_host_v1alpha1_host_proto_goTypes = []any{
 	(*ListWorkersRequest)(nil),    // 5: slipway.host.v1alpha1.ListWorkersRequest
 	(*ListWorkersResponse)(nil),   // 6: slipway.host.v1alpha1.ListWorkersResponse
 	(*Worker)(nil),                // 7: slipway.host.v1alpha1.Worker
-	(*Drain)(nil),                 // 8: slipway.host.v1alpha1.Drain
-	(*DrainArtifact)(nil),         // 9: slipway.host.v1alpha1.DrainArtifact
-	(*OrderWorkerRequest)(nil),    // 10: slipway.host.v1alpha1.OrderWorkerRequest
-	(*OrderWorkerResponse)(nil),   // 11: slipway.host.v1alpha1.OrderWorkerResponse
-	(*WatchDrainRequest)(nil),     // 12: slipway.host.v1alpha1.WatchDrainRequest
-	(*ExplainRequest)(nil),        // 13: slipway.host.v1alpha1.ExplainRequest
-	(*ListVolumesRequest)(nil),    // 14: slipway.host.v1alpha1.ListVolumesRequest
-	(*ListVolumesResponse)(nil),   // 15: slipway.host.v1alpha1.ListVolumesResponse
-	(*Volume)(nil),                // 16: slipway.host.v1alpha1.Volume
-	(*ReapRequest)(nil),           // 17: slipway.host.v1alpha1.ReapRequest
-	(*ReapResponse)(nil),          // 18: slipway.host.v1alpha1.ReapResponse
-	(*ReapVerdict)(nil),           // 19: slipway.host.v1alpha1.ReapVerdict
-	(*ExplainReapRequest)(nil),    // 20: slipway.host.v1alpha1.ExplainReapRequest
-	(*ExplainReapResponse)(nil),   // 21: slipway.host.v1alpha1.ExplainReapResponse
-	(*ExplainResponse)(nil),       // 22: slipway.host.v1alpha1.ExplainResponse
-	(*Explanation)(nil),           // 23: slipway.host.v1alpha1.Explanation
-	(*Score)(nil),                 // 24: slipway.host.v1alpha1.Score
-	(*Verdict)(nil),               // 25: slipway.host.v1alpha1.Verdict
-	nil,                           // 26: slipway.host.v1alpha1.Worker.AttributesEntry
-	nil,                           // 27: slipway.host.v1alpha1.ReapResponse.AwayEntry
-	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 29: google.protobuf.Timestamp
-	(*Error)(nil),                 // 30: slipway.host.v1alpha1.Error
-	(*Resources)(nil),             // 31: slipway.host.v1alpha1.Resources
-	(*JobFile)(nil),               // 32: slipway.host.v1alpha1.JobFile
+	(*Owed)(nil),                  // 8: slipway.host.v1alpha1.Owed
+	(*Drain)(nil),                 // 9: slipway.host.v1alpha1.Drain
+	(*DrainArtifact)(nil),         // 10: slipway.host.v1alpha1.DrainArtifact
+	(*OrderWorkerRequest)(nil),    // 11: slipway.host.v1alpha1.OrderWorkerRequest
+	(*OrderWorkerResponse)(nil),   // 12: slipway.host.v1alpha1.OrderWorkerResponse
+	(*WatchDrainRequest)(nil),     // 13: slipway.host.v1alpha1.WatchDrainRequest
+	(*ExplainRequest)(nil),        // 14: slipway.host.v1alpha1.ExplainRequest
+	(*ListVolumesRequest)(nil),    // 15: slipway.host.v1alpha1.ListVolumesRequest
+	(*ListVolumesResponse)(nil),   // 16: slipway.host.v1alpha1.ListVolumesResponse
+	(*Volume)(nil),                // 17: slipway.host.v1alpha1.Volume
+	(*ReapRequest)(nil),           // 18: slipway.host.v1alpha1.ReapRequest
+	(*ReapResponse)(nil),          // 19: slipway.host.v1alpha1.ReapResponse
+	(*ReapVerdict)(nil),           // 20: slipway.host.v1alpha1.ReapVerdict
+	(*ExplainReapRequest)(nil),    // 21: slipway.host.v1alpha1.ExplainReapRequest
+	(*ExplainReapResponse)(nil),   // 22: slipway.host.v1alpha1.ExplainReapResponse
+	(*ExplainResponse)(nil),       // 23: slipway.host.v1alpha1.ExplainResponse
+	(*Explanation)(nil),           // 24: slipway.host.v1alpha1.Explanation
+	(*Score)(nil),                 // 25: slipway.host.v1alpha1.Score
+	(*Verdict)(nil),               // 26: slipway.host.v1alpha1.Verdict
+	nil,                           // 27: slipway.host.v1alpha1.Worker.AttributesEntry
+	nil,                           // 28: slipway.host.v1alpha1.ReapResponse.AwayEntry
+	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
+	(*Error)(nil),                 // 31: slipway.host.v1alpha1.Error
+	(*Resources)(nil),             // 32: slipway.host.v1alpha1.Resources
+	(*JobFile)(nil),               // 33: slipway.host.v1alpha1.JobFile
 }
 var file_slipway_host_v1alpha1_host_proto_depIdxs = []int32{
-	28, // 0: slipway.host.v1alpha1.ListPluginsRequest.patience:type_name -> google.protobuf.Duration
+	29, // 0: slipway.host.v1alpha1.ListPluginsRequest.patience:type_name -> google.protobuf.Duration
 	4,  // 1: slipway.host.v1alpha1.ListPluginsResponse.plugins:type_name -> slipway.host.v1alpha1.Plugin
-	29, // 2: slipway.host.v1alpha1.Plugin.since:type_name -> google.protobuf.Timestamp
-	30, // 3: slipway.host.v1alpha1.Plugin.error:type_name -> slipway.host.v1alpha1.Error
-	28, // 4: slipway.host.v1alpha1.ListWorkersRequest.patience:type_name -> google.protobuf.Duration
+	30, // 2: slipway.host.v1alpha1.Plugin.since:type_name -> google.protobuf.Timestamp
+	31, // 3: slipway.host.v1alpha1.Plugin.error:type_name -> slipway.host.v1alpha1.Error
+	29, // 4: slipway.host.v1alpha1.ListWorkersRequest.patience:type_name -> google.protobuf.Duration
 	7,  // 5: slipway.host.v1alpha1.ListWorkersResponse.workers:type_name -> slipway.host.v1alpha1.Worker
-	29, // 6: slipway.host.v1alpha1.Worker.since:type_name -> google.protobuf.Timestamp
-	26, // 7: slipway.host.v1alpha1.Worker.attributes:type_name -> slipway.host.v1alpha1.Worker.AttributesEntry
-	31, // 8: slipway.host.v1alpha1.Worker.capacity:type_name -> slipway.host.v1alpha1.Resources
-	31, // 9: slipway.host.v1alpha1.Worker.used:type_name -> slipway.host.v1alpha1.Resources
-	8,  // 10: slipway.host.v1alpha1.Worker.drain:type_name -> slipway.host.v1alpha1.Drain
-	9,  // 11: slipway.host.v1alpha1.Drain.artifacts:type_name -> slipway.host.v1alpha1.DrainArtifact
-	32, // 12: slipway.host.v1alpha1.ExplainRequest.file:type_name -> slipway.host.v1alpha1.JobFile
-	16, // 13: slipway.host.v1alpha1.ListVolumesResponse.volumes:type_name -> slipway.host.v1alpha1.Volume
-	29, // 14: slipway.host.v1alpha1.Volume.created_at:type_name -> google.protobuf.Timestamp
-	19, // 15: slipway.host.v1alpha1.ReapResponse.verdicts:type_name -> slipway.host.v1alpha1.ReapVerdict
-	27, // 16: slipway.host.v1alpha1.ReapResponse.away:type_name -> slipway.host.v1alpha1.ReapResponse.AwayEntry
-	29, // 17: slipway.host.v1alpha1.ReapVerdict.at:type_name -> google.protobuf.Timestamp
-	30, // 18: slipway.host.v1alpha1.ReapVerdict.error:type_name -> slipway.host.v1alpha1.Error
-	19, // 19: slipway.host.v1alpha1.ExplainReapResponse.verdicts:type_name -> slipway.host.v1alpha1.ReapVerdict
-	23, // 20: slipway.host.v1alpha1.ExplainResponse.explanations:type_name -> slipway.host.v1alpha1.Explanation
-	24, // 21: slipway.host.v1alpha1.Explanation.scores:type_name -> slipway.host.v1alpha1.Score
-	29, // 22: slipway.host.v1alpha1.Explanation.at:type_name -> google.protobuf.Timestamp
-	28, // 23: slipway.host.v1alpha1.Explanation.waited:type_name -> google.protobuf.Duration
-	25, // 24: slipway.host.v1alpha1.Explanation.workers:type_name -> slipway.host.v1alpha1.Verdict
-	30, // 25: slipway.host.v1alpha1.Explanation.error:type_name -> slipway.host.v1alpha1.Error
-	24, // 26: slipway.host.v1alpha1.Verdict.scores:type_name -> slipway.host.v1alpha1.Score
-	0,  // 27: slipway.host.v1alpha1.HostService.GetHost:input_type -> slipway.host.v1alpha1.GetHostRequest
-	2,  // 28: slipway.host.v1alpha1.HostService.ListPlugins:input_type -> slipway.host.v1alpha1.ListPluginsRequest
-	5,  // 29: slipway.host.v1alpha1.HostService.ListWorkers:input_type -> slipway.host.v1alpha1.ListWorkersRequest
-	10, // 30: slipway.host.v1alpha1.HostService.OrderWorker:input_type -> slipway.host.v1alpha1.OrderWorkerRequest
-	12, // 31: slipway.host.v1alpha1.HostService.WatchDrain:input_type -> slipway.host.v1alpha1.WatchDrainRequest
-	14, // 32: slipway.host.v1alpha1.HostService.ListVolumes:input_type -> slipway.host.v1alpha1.ListVolumesRequest
-	17, // 33: slipway.host.v1alpha1.HostService.Reap:input_type -> slipway.host.v1alpha1.ReapRequest
-	20, // 34: slipway.host.v1alpha1.HostService.ExplainReap:input_type -> slipway.host.v1alpha1.ExplainReapRequest
-	13, // 35: slipway.host.v1alpha1.HostService.Explain:input_type -> slipway.host.v1alpha1.ExplainRequest
-	1,  // 36: slipway.host.v1alpha1.HostService.GetHost:output_type -> slipway.host.v1alpha1.GetHostResponse
-	3,  // 37: slipway.host.v1alpha1.HostService.ListPlugins:output_type -> slipway.host.v1alpha1.ListPluginsResponse
-	6,  // 38: slipway.host.v1alpha1.HostService.ListWorkers:output_type -> slipway.host.v1alpha1.ListWorkersResponse
-	11, // 39: slipway.host.v1alpha1.HostService.OrderWorker:output_type -> slipway.host.v1alpha1.OrderWorkerResponse
-	8,  // 40: slipway.host.v1alpha1.HostService.WatchDrain:output_type -> slipway.host.v1alpha1.Drain
-	15, // 41: slipway.host.v1alpha1.HostService.ListVolumes:output_type -> slipway.host.v1alpha1.ListVolumesResponse
-	18, // 42: slipway.host.v1alpha1.HostService.Reap:output_type -> slipway.host.v1alpha1.ReapResponse
-	21, // 43: slipway.host.v1alpha1.HostService.ExplainReap:output_type -> slipway.host.v1alpha1.ExplainReapResponse
-	22, // 44: slipway.host.v1alpha1.HostService.Explain:output_type -> slipway.host.v1alpha1.ExplainResponse
-	36, // [36:45] is the sub-list for method output_type
-	27, // [27:36] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	30, // 6: slipway.host.v1alpha1.Worker.since:type_name -> google.protobuf.Timestamp
+	27, // 7: slipway.host.v1alpha1.Worker.attributes:type_name -> slipway.host.v1alpha1.Worker.AttributesEntry
+	32, // 8: slipway.host.v1alpha1.Worker.capacity:type_name -> slipway.host.v1alpha1.Resources
+	32, // 9: slipway.host.v1alpha1.Worker.used:type_name -> slipway.host.v1alpha1.Resources
+	9,  // 10: slipway.host.v1alpha1.Worker.drain:type_name -> slipway.host.v1alpha1.Drain
+	8,  // 11: slipway.host.v1alpha1.Worker.owed:type_name -> slipway.host.v1alpha1.Owed
+	30, // 12: slipway.host.v1alpha1.Owed.since:type_name -> google.protobuf.Timestamp
+	10, // 13: slipway.host.v1alpha1.Drain.artifacts:type_name -> slipway.host.v1alpha1.DrainArtifact
+	33, // 14: slipway.host.v1alpha1.ExplainRequest.file:type_name -> slipway.host.v1alpha1.JobFile
+	17, // 15: slipway.host.v1alpha1.ListVolumesResponse.volumes:type_name -> slipway.host.v1alpha1.Volume
+	30, // 16: slipway.host.v1alpha1.Volume.created_at:type_name -> google.protobuf.Timestamp
+	20, // 17: slipway.host.v1alpha1.ReapResponse.verdicts:type_name -> slipway.host.v1alpha1.ReapVerdict
+	28, // 18: slipway.host.v1alpha1.ReapResponse.away:type_name -> slipway.host.v1alpha1.ReapResponse.AwayEntry
+	30, // 19: slipway.host.v1alpha1.ReapVerdict.at:type_name -> google.protobuf.Timestamp
+	31, // 20: slipway.host.v1alpha1.ReapVerdict.error:type_name -> slipway.host.v1alpha1.Error
+	20, // 21: slipway.host.v1alpha1.ExplainReapResponse.verdicts:type_name -> slipway.host.v1alpha1.ReapVerdict
+	24, // 22: slipway.host.v1alpha1.ExplainResponse.explanations:type_name -> slipway.host.v1alpha1.Explanation
+	25, // 23: slipway.host.v1alpha1.Explanation.scores:type_name -> slipway.host.v1alpha1.Score
+	30, // 24: slipway.host.v1alpha1.Explanation.at:type_name -> google.protobuf.Timestamp
+	29, // 25: slipway.host.v1alpha1.Explanation.waited:type_name -> google.protobuf.Duration
+	26, // 26: slipway.host.v1alpha1.Explanation.workers:type_name -> slipway.host.v1alpha1.Verdict
+	31, // 27: slipway.host.v1alpha1.Explanation.error:type_name -> slipway.host.v1alpha1.Error
+	25, // 28: slipway.host.v1alpha1.Verdict.scores:type_name -> slipway.host.v1alpha1.Score
+	0,  // 29: slipway.host.v1alpha1.HostService.GetHost:input_type -> slipway.host.v1alpha1.GetHostRequest
+	2,  // 30: slipway.host.v1alpha1.HostService.ListPlugins:input_type -> slipway.host.v1alpha1.ListPluginsRequest
+	5,  // 31: slipway.host.v1alpha1.HostService.ListWorkers:input_type -> slipway.host.v1alpha1.ListWorkersRequest
+	11, // 32: slipway.host.v1alpha1.HostService.OrderWorker:input_type -> slipway.host.v1alpha1.OrderWorkerRequest
+	13, // 33: slipway.host.v1alpha1.HostService.WatchDrain:input_type -> slipway.host.v1alpha1.WatchDrainRequest
+	15, // 34: slipway.host.v1alpha1.HostService.ListVolumes:input_type -> slipway.host.v1alpha1.ListVolumesRequest
+	18, // 35: slipway.host.v1alpha1.HostService.Reap:input_type -> slipway.host.v1alpha1.ReapRequest
+	21, // 36: slipway.host.v1alpha1.HostService.ExplainReap:input_type -> slipway.host.v1alpha1.ExplainReapRequest
+	14, // 37: slipway.host.v1alpha1.HostService.Explain:input_type -> slipway.host.v1alpha1.ExplainRequest
+	1,  // 38: slipway.host.v1alpha1.HostService.GetHost:output_type -> slipway.host.v1alpha1.GetHostResponse
+	3,  // 39: slipway.host.v1alpha1.HostService.ListPlugins:output_type -> slipway.host.v1alpha1.ListPluginsResponse
+	6,  // 40: slipway.host.v1alpha1.HostService.ListWorkers:output_type -> slipway.host.v1alpha1.ListWorkersResponse
+	12, // 41: slipway.host.v1alpha1.HostService.OrderWorker:output_type -> slipway.host.v1alpha1.OrderWorkerResponse
+	9,  // 42: slipway.host.v1alpha1.HostService.WatchDrain:output_type -> slipway.host.v1alpha1.Drain
+	16, // 43: slipway.host.v1alpha1.HostService.ListVolumes:output_type -> slipway.host.v1alpha1.ListVolumesResponse
+	19, // 44: slipway.host.v1alpha1.HostService.Reap:output_type -> slipway.host.v1alpha1.ReapResponse
+	22, // 45: slipway.host.v1alpha1.HostService.ExplainReap:output_type -> slipway.host.v1alpha1.ExplainReapResponse
+	23, // 46: slipway.host.v1alpha1.HostService.Explain:output_type -> slipway.host.v1alpha1.ExplainResponse
+	38, // [38:47] is the sub-list for method output_type
+	29, // [29:38] is the sub-list for method input_type
+	29, // [29:29] is the sub-list for extension type_name
+	29, // [29:29] is the sub-list for extension extendee
+	0,  // [0:29] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_host_proto_init() }
@@ -2100,7 +2191,7 @@ func file_slipway_host_v1alpha1_host_proto_init() {
 	}
 	file_slipway_host_v1alpha1_common_proto_init()
 	file_slipway_host_v1alpha1_run_proto_init()
-	file_slipway_host_v1alpha1_host_proto_msgTypes[13].OneofWrappers = []any{
+	file_slipway_host_v1alpha1_host_proto_msgTypes[14].OneofWrappers = []any{
 		(*ExplainRequest_File)(nil),
 		(*ExplainRequest_Owner)(nil),
 		(*ExplainRequest_Run)(nil),
@@ -2111,7 +2202,7 @@ func file_slipway_host_v1alpha1_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_host_v1alpha1_host_proto_rawDesc), len(file_slipway_host_v1alpha1_host_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   28,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

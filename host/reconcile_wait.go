@@ -1,0 +1,122 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/slipway-run/slipway/host/reap"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// awaitGone waits until things of a worker are destroyed that were made owed just now. It ends with the errors of those that a try cannot destroy for another reason than that
+// the worker is away, and with a *WorkerGoneError once it has been away, or tries have found it so, for longer than within. What is owed still is
+// tried on.
+func (h *Host) awaitGone(ctx context.Context, worker string, within time.Duration, things ...reap.Thing) (err error) {
+	if len(things) == 0 {
+		return nil
+	}
+	w, err := h.worker(worker)
+	if err != nil {
+		return err
+	}
+	r := h.reconciler(worker)
+	heard := listen(ctx, w, "destroy "+describe(things))
+	defer func() { heard.end(!silent(err)) }()
+	var failing time.Time
+	for {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("destroy %s on %s: %w", describe(things), worker, err)
+		}
+		left, changed := r.left(things)
+		things = left.owed
+		if len(things) == 0 {
+			return errors.Join(left.failed...)
+		}
+		gone, turned, dead := w.away()
+		if gone == nil && left.away != nil {
+			if failing.IsZero() {
+				failing = time.Now()
+			}
+			gone = &WorkerGoneError{Worker: worker, Away: time.Since(failing), Cause: left.away}
+		}
+		if dead == nil && gone != nil && gone.Away >= within {
+			dead = gone
+		}
+		if dead != nil {
+			return errors.Join(append(left.failed, fmt.Errorf("destroy %s on %s: %w", describe(things), worker, dead))...)
+		}
+		heard.sign()
+		if err := pauseUntil(ctx, h.ctx, within, gone, changed, turned); err != nil {
+			return err
+		}
+	}
+}
+
+// pauseUntil waits until one of two things happens, or the time within has passed since gone.
+func pauseUntil(ctx, closing context.Context, within time.Duration, gone *WorkerGoneError, changed, turned <-chan struct{}) error {
+	var late <-chan time.Time
+	if gone != nil {
+		timer := time.NewTimer(within - gone.Away)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-changed:
+	case <-turned:
+	case <-late:
+	case <-ctx.Done():
+	case <-closing.Done():
+		return ErrClosed
+	}
+	return nil
+}
+
+// leftOver is what has become of things that somebody waits for.
+type leftOver struct {
+	owed   []reap.Thing // they may go still
+	failed []error      // of those that could not be destroyed
+	away   error        // the last try of one of those that are owed has found the worker away
+}
+
+// left tells what has become of things since somebody asked for them last, and gives what tells of the next change.
+func (r *reconciler) left(things []reap.Thing) (left leftOver, changed <-chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, t := range things {
+		by, d := r.obstacle(t)
+		switch {
+		case d == nil:
+		case d.failed <= r.debts[t].asked:
+			left.owed = append(left.owed, t)
+		case errors.Is(d.err, sdk.Unavailable) && !silent(d.err):
+			left.owed, left.away = append(left.owed, t), d.err
+		default:
+			left.failed = append(left.failed, fmt.Errorf("destroy %s %s on %s: %w", by.Kind, by.ID, r.worker, d.err))
+		}
+	}
+	return left, r.changed
+}
+
+// obstacle is the debt that a thing waits for: its own, or that of what has to go before it and has failed. Nil: it is not owed. The lock is held.
+func (r *reconciler) obstacle(t reap.Thing) (reap.Thing, *debt) {
+	d := r.debts[t]
+	if d != nil && d.state == debtBlocked {
+		for _, by := range d.after {
+			if by, other := r.obstacle(by); other != nil && other.err != nil {
+				return by, other
+			}
+		}
+	}
+	return t, d
+}
+
+// describe names a few things.
+func describe(things []reap.Thing) string {
+	names := make([]string, len(things))
+	for i, t := range things {
+		names[i] = string(t.Kind) + " " + t.ID
+	}
+	return list(names)
+}
