@@ -33,7 +33,11 @@ func (h *Host) artifactTTL() time.Duration { return cmp.Or(h.cfg.Artifacts.TTL, 
 // worker needs it; what is read then is what the artifact is. Adding the directory again, after a restart, gives the
 // artifact its source back.
 func (h *Host) AddDir(ctx context.Context, name, owner, dir string) (*Artifact, error) {
-	a, err := h.findOrAddArtifact(ctx, name, owner)
+	return h.addDir(ctx, name, owner, dir, "")
+}
+
+func (h *Host) addDir(ctx context.Context, name, owner, dir, source string) (*Artifact, error) {
+	a, err := h.findOrAddArtifact(ctx, name, owner, source)
 	if err != nil {
 		return nil, err
 	}
@@ -43,14 +47,14 @@ func (h *Host) AddDir(ctx context.Context, name, owner, dir string) (*Artifact, 
 	return a, nil
 }
 
-func (h *Host) findOrAddArtifact(ctx context.Context, name, owner string) (*Artifact, error) {
+func (h *Host) findOrAddArtifact(ctx context.Context, name, owner, source string) (*Artifact, error) {
 	var row store.Artifact
 	err := h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
 		if row, err = tx.ArtifactByName(name); !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 		now, ttl := time.Now(), h.artifactTTL()
-		row = store.Artifact{ID: newID("a"), Name: name, Owner: owner, TTL: ttl, CreatedAt: now, UsedAt: now, ExpiresAt: now.Add(ttl)}
+		row = store.Artifact{ID: newID("a"), Name: name, Owner: owner, Source: source, TTL: ttl, CreatedAt: now, UsedAt: now, ExpiresAt: now.Add(ttl)}
 		return tx.PutArtifact(row)
 	})
 	if err != nil {

@@ -178,7 +178,7 @@ worker "b" { plugin = "two" }
 	var own, floor time.Duration
 	for b.Loop() {
 		b.StopTimer()
-		copied, err := h.findOrAddArtifact(b.Context(), newID("copy"), "bench")
+		copied, err := h.findOrAddArtifact(b.Context(), newID("copy"), "bench", "")
 		if err != nil {
 			b.Fatal(err)
 		}

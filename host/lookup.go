@@ -67,11 +67,8 @@ func (h *Host) RunByID(ctx context.Context, id string) (RunInfo, error) {
 		row, err = tx.Run(id)
 		return err
 	})
-	if errors.Is(err, store.ErrNotFound) {
-		return RunInfo{}, &sdk.Error{Class: sdk.NotFound, Kind: "run", ID: id, Message: fmt.Sprintf("there is no run %q", id)}
-	}
 	if err != nil {
-		return RunInfo{}, err
+		return RunInfo{}, noRun(id, err)
 	}
 	return h.runInfo(row), nil
 }

@@ -43,7 +43,7 @@ func (c *Container) sealOutput(ctx context.Context, name, id string) (*Artifact,
 	if err != nil {
 		return nil, err
 	}
-	a, err := c.h.findOrAddArtifact(ctx, OutputName(c.owner, name), c.owner)
+	a, err := c.h.findOrAddArtifact(ctx, OutputName(c.owner, name), c.owner, "")
 	if err != nil {
 		return nil, err
 	}

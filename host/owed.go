@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -50,24 +51,29 @@ func plural(n int, what string) string {
 // AwaitOwed waits until all that is to be destroyed on workers has been tried, and gives what is still owed then by worker: to one that is away, or would
 // not do it. It is for programs that are about to close the host, so that they leave nothing to the next that could go now.
 func (h *Host) AwaitOwed(ctx context.Context) map[string]Owed {
-	h.mu.Lock()
-	all := make(map[string]*reconciler, len(h.reconcilers))
-	for name, r := range h.reconcilers {
-		all[name] = r
-	}
-	h.mu.Unlock()
 	var waits sync.WaitGroup
-	for name, r := range all {
+	for name, r := range h.allReconcilers() {
 		waits.Go(func() { _ = h.awaitGone(ctx, name, destroyPatience, r.askAll()...) }) // what it could not do is owed
 	}
 	waits.Wait()
+	return h.Owed()
+}
+
+// Owed is what is to be destroyed, by worker: also on such as the configuration does not have any more. Workers that owe nothing are not in it.
+func (h *Host) Owed() map[string]Owed {
 	out := make(map[string]Owed)
-	for name, r := range all {
+	for name, r := range h.allReconcilers() {
 		if o := r.owed(); !o.None() {
 			out[name] = o
 		}
 	}
 	return out
+}
+
+func (h *Host) allReconcilers() map[string]*reconciler {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return maps.Clone(h.reconcilers)
 }
 
 // askAll has all that is owed tried at once, and lists it.

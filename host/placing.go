@@ -3,14 +3,12 @@ package host
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"path/filepath"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/host/stream"
-	"github.com/slipway-run/slipway/sdk"
 )
 
 // Placing is an output of a run that was about to be put into its target, as a directory of the same file system: whoever comes later can see
@@ -75,10 +73,7 @@ func (h *Host) NotePlacing(ctx context.Context, run, output string, p Placing) e
 		})
 		return err
 	})
-	if errors.Is(err, store.ErrNotFound) {
-		return &sdk.Error{Class: sdk.NotFound, Kind: "run", ID: run, Message: fmt.Sprintf("there is no run %q", run)}
-	}
-	return err
+	return noRun(run, err)
 }
 
 // soFar is what is kept of a run that has not ended.

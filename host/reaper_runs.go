@@ -142,7 +142,7 @@ func (h *Host) reapRuns(ctx context.Context, dry bool) (out []ReapVerdict, err e
 		v := ReapVerdict{Kind: "run", ID: id, Action: ReapDestroy, Reason: why[id]}
 		if !dry {
 			h.fault("run-overdue")
-			v.Err = h.endRun(ctx, id)
+			v.Err = h.reapRun(ctx, id)
 		}
 		if !errors.Is(v.Err, errChanged) {
 			out = append(out, v)
@@ -166,16 +166,28 @@ func (h *Host) overdue(row store.Run, o reap.Owner) string {
 	return ""
 }
 
-// endRun ends a run if that is due still; errChanged: it is not. What it has on workers goes with their sweeps.
-func (h *Host) endRun(ctx context.Context, id string) error {
+// reapRun ends a run if that is due still; errChanged: it is not.
+func (h *Host) reapRun(ctx context.Context, id string) error {
 	if !h.enterRun(id) {
 		return errChanged
 	}
-	defer func() { // the reaper's visit is none that keeps it
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		delete(h.runs, id)
-	}()
+	defer h.visited(id)
+	return h.endRun(ctx, id, func(tx *store.Tx, row store.Run) (string, error) {
+		o, err := h.runState(tx, row)
+		o.Active = false // but for this
+		return h.overdue(row, o), err
+	})
+}
+
+// visited ends what enterRun began, for a visit that does not keep the run.
+func (h *Host) visited(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.runs, id)
+}
+
+// endRun ends a run for a reason, which due tells; errChanged: there is none. What it has on workers is owed then.
+func (h *Host) endRun(ctx context.Context, id string, due func(*store.Tx, store.Run) (why string, err error)) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupTime)
 	defer cancel()
 	var artifacts []store.Artifact
@@ -187,12 +199,10 @@ func (h *Host) endRun(ctx context.Context, id string) error {
 		if err != nil {
 			return err
 		}
-		o, err := h.runState(tx, row)
+		why, err := due(tx, row)
 		if err != nil {
 			return err
 		}
-		o.Active = false // but for this
-		why := h.overdue(row, o)
 		if why == "" {
 			return errChanged
 		}

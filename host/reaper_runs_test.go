@@ -171,7 +171,7 @@ func TestEndedInVain(t *testing.T) {
 	clk.pass(48 * time.Hour)
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := h.endRun(cancelled, "r"); !errors.Is(err, context.Canceled) {
+	if err := h.reapRun(cancelled, "r"); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	if v := verdictOf(t, reapAll(t, h), "r"); v.Action != ReapDestroy || v.Err != nil {

@@ -89,6 +89,14 @@ func (h *Host) recorded(ctx context.Context, req RunRequest) (*RunResult, error)
 	return out, nil
 }
 
+// noRun says of a run that its row is not there; any other error stays as it is.
+func noRun(id string, err error) error {
+	if !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return &sdk.Error{Class: sdk.NotFound, Kind: "run", ID: id, Message: fmt.Sprintf("there is no run %q", id)}
+}
+
 // resultOf gives what a run that has ended came to.
 func resultOf(row store.Run) (*RunResult, error) {
 	var kept runRecord

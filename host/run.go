@@ -241,22 +241,14 @@ func (h *Host) beginRun(ctx context.Context, req RunRequest) (*run, error) {
 	if err := r.req.Check(); err != nil {
 		return nil, err
 	}
+	if err := r.resumable(ctx); err != nil {
+		return nil, err
+	}
 	if err := r.claim(ctx); err != nil {
 		return nil, err
 	}
-	for _, in := range req.Job.Inputs {
-		if req.Brought[in.Name] != nil {
-			continue
-		}
-		if a := req.Artifacts[in.Name]; a != nil {
-			r.artifacts[job.Ref{Input: in.Name}] = a
-			continue
-		}
-		a, err := h.AddDir(ctx, r.inputName(in.Name), r.owner(""), req.Inputs[in.Name])
-		if err != nil {
-			return nil, err
-		}
-		r.artifacts[job.Ref{Input: in.Name}] = a
+	if err := r.addInputs(ctx); err != nil {
+		return nil, err
 	}
 	for _, s := range req.Job.Steps {
 		r.done[s.Name] = make(chan struct{})

@@ -27,6 +27,8 @@ type backend interface {
 	explainStep(ctx context.Context, j *job.Job, step *job.Step) (*host.Explanation, error)
 	// run runs a job and tells what happens.
 	run(ctx context.Context, req host.RunRequest, tell func(happening)) (*host.RunResult, error)
+	// abort ends a run, under way or not, and tells what stays on workers.
+	abort(ctx context.Context, id string) (*host.RunResult, map[string]host.Owed, error)
 }
 
 // happening is an event of a run, with what is to be shown of it.
@@ -172,6 +174,11 @@ func (e *embedded) run(ctx context.Context, req host.RunRequest, tell func(happe
 	return res, err
 }
 
+func (e *embedded) abort(ctx context.Context, id string) (*host.RunResult, map[string]host.Owed, error) {
+	res, err := e.h.AbortRun(ctx, id)
+	return res, e.h.Owed(), err
+}
+
 // awaitOwed waits for what is to be destroyed, until somebody hurries.
 func (e *embedded) awaitOwed(ctx context.Context, hurry <-chan struct{}) map[string]host.Owed {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leftTime)
@@ -216,6 +223,11 @@ func (d *daemon) awaitDrained(ctx context.Context, worker string, progress func(
 func (d *daemon) explainStep(ctx context.Context, j *job.Job, step *job.Step) (*host.Explanation, error) {
 	all, err := d.c.ExplainJob(ctx, j)
 	return all[step.Name], err
+}
+
+func (d *daemon) abort(ctx context.Context, id string) (*host.RunResult, map[string]host.Owed, error) {
+	res, err := d.c.AbortRun(ctx, id, false)
+	return res, nil, err // the daemon stays, and goes on
 }
 
 func (d *daemon) run(ctx context.Context, req host.RunRequest, tell func(happening)) (*host.RunResult, error) {

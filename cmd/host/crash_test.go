@@ -123,22 +123,84 @@ func TestResume(t *testing.T) {
 	p.run("logs", "b", "--state", "s2", "-o", "json").wants(0)
 }
 
+// TestAbort gives up a run that was killed, without its job: one command without its configuration, which is told that something stays and where, and the
+// next one with that takes it away. A resume without the configuration is refused before that, with the names. A daemon gives up what is under way
+// and what is not.
+func TestAbort(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	socket := p.world()
+	p.write(map[string]string{"quick.hcl": oneStep("echo once"), "slow.hcl": oneStep(awaitScript), "world.hcl": onMemory(`config { world = "unix:` + socket + `" }`)})
+	killed := func(id string) {
+		r := p.start("-c", "world.hcl", "run", "slow.hcl", "--state", "state", "--id", id)
+		r.await("only | begun")
+		r.signal(syscall.SIGKILL)
+		r.wait()
+	}
+	killed("a")
+	p.run("run", "slow.hcl", "--state", "state", "--id", "a").wants(codeUsage).says("run a has begun on worker m", "has only memory", "slipway run --abort a").once()
+	p.run("run", "--abort", "a").wants(codeUsage).says("--abort a needs --state DIR").once()
+	p.run("run", "slow.hcl", "--abort", "a", "--state", "state").wants(codeUsage).says("neither a job file nor --id")
+	p.run("run", "--abort", "none", "--state", "state").wants(codeUsage).says(`there is no run "none"`).once()
+	p.run("run", "--abort", "a", "--state", "state").wants(0).prints("").says("run a: its operator has given it up", "step only aborted", "worker m has 1 container and 1 volume still to be destroyed")
+	if n := len(p.inWorld(socket)); n != 1 {
+		t.Errorf("the world has %d containers", n)
+	}
+	p.run("-c", "world.hcl", "run", "quick.hcl", "--state", "state").wants(0).prints("only | once\n")
+	if left := p.inWorld(socket); len(left) > 0 {
+		t.Errorf("the world has %q", left)
+	}
+	p.run("run", "--abort", "a", "--state", "state").wants(0).says("run a: its operator has given it up")
+	p.run("-c", "world.hcl", "run", "slow.hcl", "--state", "state", "--id", "a").wants(codeInterrupted).says("give another id")
+
+	killed("b")
+	s := p.serve("-c", "world.hcl")
+	r := p.start("run", "slow.hcl", "--state", "state", "--id", "c")
+	r.await("only | begun")
+	for _, id := range []string{"b", "c"} {
+		p.run("run", "--abort", id, "--state", "state").wants(0).prints("").says("run "+id+": ", "step only aborted")
+	}
+	r.wait().says("only - aborted")
+	p.run("run", "--abort", "none", "--state", "state").wants(codeUsage).says(`there is no run "none"`)
+	if left := p.inWorld(socket); len(left) > 0 {
+		t.Errorf("the world has %q", left)
+	}
+	s.stop()
+}
+
 // releaseAt lets the one step of awaitScript end that runs in the world at a socket.
 func (p *place) releaseAt(socket string) {
 	p.t.Helper()
-	client, err := rpc.Dial(p.t.Context(), &net.UnixAddr{Name: socket, Net: "unix"}, rpc.DialOptions{})
-	p.must(err)
-	defer client.Close()
-	worker, err := client.Runtime().Worker("m")
-	p.must(err)
-	defer worker.Close()
-	var there []sdk.ContainerID
+	there := p.inWorld(socket)
+	if len(there) != 1 {
+		p.t.Fatalf("the world has the containers %q, want that of one step", there)
+	}
+	worker, close := p.inhabit(socket)
+	defer close()
+	p.must(worker.SignalProcess(p.t.Context(), there[0], host.MainProcess, sdk.USR1))
+}
+
+// inWorld lists the containers in the world at a socket.
+func (p *place) inWorld(socket string) (there []sdk.ContainerID) {
+	p.t.Helper()
+	worker, close := p.inhabit(socket)
+	defer close()
 	p.must(worker.ListContainers(p.t.Context(), sdk.Filter{}, func(c sdk.ContainerInfo) error {
 		there = append(there, c.ID)
 		return nil
 	}))
-	if len(there) != 1 {
-		p.t.Fatalf("the world has the containers %q, want that of one step", there)
+	return there
+}
+
+// inhabit reaches the worker of the world at a socket.
+func (p *place) inhabit(socket string) (worker sdk.Worker, close func()) {
+	p.t.Helper()
+	client, err := rpc.Dial(p.t.Context(), &net.UnixAddr{Name: socket, Net: "unix"}, rpc.DialOptions{})
+	p.must(err)
+	worker, err = client.Runtime().Worker("m")
+	p.must(err)
+	return worker, func() {
+		p.must(worker.Close())
+		p.must(client.Close())
 	}
-	p.must(worker.SignalProcess(p.t.Context(), there[0], host.MainProcess, sdk.USR1))
 }

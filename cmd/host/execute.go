@@ -140,7 +140,7 @@ func (a *app) tellLeft(left map[string]host.Owed) {
 		return
 	}
 	for _, worker := range sortedKeys(left) {
-		a.say(fmt.Sprintf("worker %s has %v; the next slipway that uses %s tries again", worker, left[worker], a.stateDir))
+		a.say(fmt.Sprintf("worker %s has %v; the next slipway that uses %s tries again, if its configuration has that worker", worker, left[worker], a.stateDir))
 	}
 }
 

@@ -174,6 +174,25 @@ func (c *Client) abort(ctx context.Context, id string, kill bool) {
 	_, _ = c.runs.AbortRun(ctx, connect.NewRequest(&pb.AbortRunRequest{Id: id, Kill: kill})) // if it fails, the watch of the run does, too
 }
 
+// AbortRun ends a run, under way or not, and gives what it came to: see [host.Host.AbortRun]. One that is under way gets its grace, unless kill is set.
+func (c *Client) AbortRun(ctx context.Context, id string, kill bool) (*host.RunResult, error) {
+	if _, err := c.runs.AbortRun(ctx, connect.NewRequest(&pb.AbortRunRequest{Id: id, Kill: kill, GiveUp: true})); err != nil {
+		return nil, c.err(ctx, err)
+	}
+	r, err := c.runs.WaitRun(ctx, connect.NewRequest(&pb.WaitRunRequest{Id: id}))
+	if err != nil {
+		return nil, c.err(ctx, err)
+	}
+	res, err := fromRun(r.Msg.GetResult())
+	if errors.Is(err, sdk.ReasonAbandoned) { // that is what was asked for
+		if res == nil {
+			res = &host.RunResult{ID: id, Abandoned: err.Error()}
+		}
+		err = nil
+	}
+	return res, err
+}
+
 // fetch downloads an output and says so. What goes wrong becomes the run's error; where it cannot, for another client was quicker, it is
 // returned.
 func (c *Client) fetch(ctx, until context.Context, req RunRequest, o *pb.ReadyOutput) error {

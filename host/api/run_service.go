@@ -356,7 +356,11 @@ func (s runService) AbortRun(ctx context.Context, c *connect.Request[pb.AbortRun
 	s.mu.Unlock()
 	if r == nil || r.over() {
 		i, err := s.runInfo(ctx, c.Msg.GetId())
-		if err == nil && !i.Ended {
+		switch {
+		case err != nil || i.Ended:
+		case c.Msg.GetGiveUp():
+			_, err = s.h.AbortRun(ctx, c.Msg.GetId())
+		default:
 			err = stopped(c.Msg.GetId())
 		}
 		if err != nil && (r == nil || !errors.Is(err, sdk.NotFound)) { // NotFound: it never began, which the watcher was told
