@@ -55,25 +55,28 @@ func (h *Host) NotePlacing(ctx context.Context, run, output string, p Placing) e
 		if err != nil || row.State != lifecycle.RunGoing {
 			return err
 		}
-		kept, err := soFar(row)
-		if err != nil {
-			return err
-		}
-		if kept.Placing == nil {
-			kept.Placing = make(map[string]Placing)
-		}
-		kept.Placing[output] = p
-		text, err := json.Marshal(kept)
-		if err != nil {
-			return err
-		}
-		_, err = runLife.move(tx, run, lifecycle.Described, func(row *store.Run) error {
-			row.Result = text
-			return nil
+		return describeRun(tx, run, func(kept *runRecord) {
+			if kept.Placing == nil {
+				kept.Placing = make(map[string]Placing)
+			}
+			kept.Placing[output] = p
 		})
-		return err
 	})
 	return noRun(run, err)
+}
+
+// describeRun changes what is kept of a run that has not ended.
+func describeRun(tx *store.Tx, id string, change func(*runRecord)) error {
+	_, err := runLife.move(tx, id, lifecycle.Described, func(row *store.Run) error {
+		kept, err := soFar(*row)
+		if err != nil {
+			return err
+		}
+		change(&kept)
+		row.Result, err = json.Marshal(kept)
+		return err
+	})
+	return err
 }
 
 // soFar is what is kept of a run that has not ended.

@@ -96,8 +96,8 @@ func (h *Host) reap() {
 		}
 		if now := h.clock.steady(); now >= forget {
 			forget = now + min(forgetEvery, every.Records/10)
-			if err := h.forget(h.ctx, h.clock.wall().Add(-every.Records)); err != nil {
-				report(nil, fmt.Errorf("forget what is over: %w", err))
+			if err := h.forgetOld(h.ctx); err != nil {
+				report(nil, err)
 			}
 			if err := h.removeStray(h.ctx); err != nil {
 				report(nil, fmt.Errorf("remove the output of what is forgotten: %w", err))

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/reap"
@@ -99,24 +100,91 @@ func (h *Host) stampLast(ctx context.Context) {
 func (h *Host) runState(tx *store.Tx, row store.Run) (reap.Owner, error) {
 	h.mu.Lock()
 	o := reap.Owner{Name: "run " + row.ID, Active: h.runs[row.ID], Ended: row.State != lifecycle.RunGoing, Idle: row.EndedAt}
-	left := h.leftRuns[row.ID]
 	h.mu.Unlock()
 	if o.Ended {
 		return o, nil
 	}
-	o.Idle = later(later(row.CreatedAt, row.ActiveAt), left)
-	// However long there was no host: who wants to resume it may take a while from when there is one.
-	opened := h.clock.wall().Add(h.openedAt - h.clock.steady())
-	o.Idle = later(o.Idle, opened.Add(h.cfg.Timing.MissingGrace-h.rules().Abandoned))
+	var err error
+	if o.Idle, err = h.lastActive(tx, row); err != nil {
+		return o, err
+	}
+	// However long there was no host: who wants to resume it may take a while from when there is one, this or an earlier one.
+	since := h.clock.wall().Add(h.openedAt - h.clock.steady())
+	kept, err := soFar(row)
+	if found := kept.Overdue; found.After(o.Idle) && found.Before(since) {
+		since = found
+	}
+	o.Idle = later(o.Idle, since.Add(h.cfg.Timing.MissingGrace-h.rules().Abandoned))
+	return o, err
+}
+
+// lastActive is when a run that has not ended was last seen to do anything.
+func (h *Host) lastActive(tx *store.Tx, row store.Run) (time.Time, error) {
+	h.mu.Lock()
+	last := later(later(row.CreatedAt, row.ActiveAt), h.leftRuns[row.ID])
+	h.mu.Unlock()
 	containers, err := tx.Containers(store.ContainerFilter{OwnerPrefix: RunOwner(row.ID, "")})
 	for _, c := range containers {
-		o.Idle = later(o.Idle, c.UpdatedAt)
+		last = later(last, c.UpdatedAt)
 	}
-	return o, err
+	return last, err
+}
+
+// noteOverdue notes of runs that nobody has resumed for too long when that was found first. Hosts that live for less than the grace give them up, too, then.
+func (h *Host) noteOverdue(ctx context.Context) error {
+	now := h.clock.wall()
+	before := now.Add(-h.rules().Abandoned)
+	overdue := func(tx *store.Tx) (rows []store.Run, err error) {
+		all, err := tx.Runs(store.RunFilter{States: []string{lifecycle.RunGoing}})
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range all {
+			last, err := h.lastActive(tx, row)
+			if err != nil {
+				return nil, err
+			}
+			kept, err := soFar(row)
+			if err != nil {
+				return nil, err
+			}
+			if last.Before(before) && !kept.Overdue.After(last) {
+				rows = append(rows, row)
+			}
+		}
+		return rows, nil
+	}
+	var any bool
+	err := h.store.View(ctx, func(tx *store.Tx) error {
+		rows, err := overdue(tx)
+		any = len(rows) > 0
+		return err
+	})
+	if err != nil || !any {
+		return err
+	}
+	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		rows, err := overdue(tx)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			err := describeRun(tx, row.ID, func(kept *runRecord) { kept.Overdue = now })
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // reapRuns ends what is left of runs: of those whose steps have ended under a host that died then, and of those that nobody resumes.
 func (h *Host) reapRuns(ctx context.Context, dry bool) (out []ReapVerdict, err error) {
+	if !dry {
+		if err := h.noteOverdue(ctx); err != nil {
+			return nil, err
+		}
+	}
 	var overdue []string
 	why := make(map[string]string)
 	err = h.store.View(ctx, func(tx *store.Tx) error {

@@ -20,7 +20,9 @@ type runRecord struct {
 	Outputs map[string]string
 	Took    time.Duration
 
-	Placing map[string]Placing `json:",omitempty"` // by output; while the run has not ended, and all that is kept of it then
+	// While the run has not ended, these are all that is kept of it.
+	Placing map[string]Placing `json:",omitempty"` // by output
+	Overdue time.Time          `json:",omitzero"`  // when a host first found that nobody had resumed it for too long
 
 	Abandoned string `json:",omitempty"`
 }

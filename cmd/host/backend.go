@@ -168,7 +168,7 @@ func (e *embedded) run(ctx context.Context, req host.RunRequest, tell func(happe
 		tell(out)
 	}
 	res, err := e.h.Run(ctx, req)
-	if left := e.awaitOwed(ctx, req.Kill); len(left) > 0 && e.left != nil {
+	if left := e.tidy(ctx, req.Kill); len(left) > 0 && e.left != nil {
 		e.left(left)
 	}
 	return res, err
@@ -179,8 +179,8 @@ func (e *embedded) abort(ctx context.Context, id string) (*host.RunResult, map[s
 	return res, e.h.Owed(), err
 }
 
-// awaitOwed waits for what is to be destroyed, until somebody hurries.
-func (e *embedded) awaitOwed(ctx context.Context, hurry <-chan struct{}) map[string]host.Owed {
+// tidy has the host tidy up after this run and earlier ones, until somebody hurries.
+func (e *embedded) tidy(ctx context.Context, hurry <-chan struct{}) map[string]host.Owed {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leftTime)
 	var watch sync.WaitGroup
 	defer watch.Wait()
@@ -192,10 +192,10 @@ func (e *embedded) awaitOwed(ctx context.Context, hurry <-chan struct{}) map[str
 		case <-ctx.Done():
 		}
 	})
-	return e.h.AwaitOwed(ctx)
+	return e.h.Tidy(ctx)
 }
 
-// leftTime is how long a command waits for what is to be destroyed, by itself or by an earlier one that was killed.
+// leftTime is how long a command takes to tidy up after itself, and after earlier ones that were killed.
 const leftTime = 30 * time.Second
 
 // daemon is a host in another process.

@@ -274,8 +274,7 @@ func TestRefused(t *testing.T) {
 	}
 	ro := mustOpen(t, dir, Options{ReadOnly: true})
 	_, err1 := ro.Writer("p2")
-	_, err2 := ro.Prune(time.Now(), 1, 1)
-	for _, err := range []error{err1, err2, ro.Remove("p1")} {
+	for _, err := range []error{err1, ro.Remove("p1")} {
 		if !errors.Is(err, ErrReadOnly) {
 			t.Errorf("read-only: %v", err)
 		}
@@ -343,61 +342,41 @@ func TestQuotaKeepsTheBeginning(t *testing.T) {
 	}
 }
 
-func TestListRemovePrune(t *testing.T) {
+func TestListAndRemove(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, Options{})
-	start := time.Now().Add(-time.Hour).Truncate(time.Second)
-	make := func(id string, age int, size int, finish bool) {
+	make := func(id string, size int, finish bool) {
 		w := mustWriter(t, s, id)
 		mustAppend(t, w, out(0, strings.Repeat("x", size)))
 		if finish {
 			must(t, w.Finish(nil))
 		}
 		must(t, w.Close())
-		must(t, os.Chtimes(s.path(id), time.Time{}, start.Add(-time.Duration(age)*time.Minute)))
 	}
-	make("a-old", 50, 1000, true)
-	make("b-running", 60, 1000, false)
-	make("c-young", 10, 1000, true)
-	make("d-middle", 30, 1000, true)
-	make("e-held", 70, 1000, true)
-	held := mustWriter(t, s, "e-held")
+	make("a-ended", 1000, true)
+	make("b-running", 1000, false)
+	make("c-held", 1000, true)
+	held := mustWriter(t, s, "c-held")
 	ids := func() string {
 		t.Helper()
 		all, err := s.IDs()
 		must(t, err)
 		return strings.Join(all, " ")
 	}
-	prune := func(age time.Duration, size int64) string {
-		t.Helper()
-		removed, err := s.Prune(start, age, size)
-		must(t, err)
-		return strings.Join(removed, " ")
-	}
 	each := int64(len(magic) + 2*headerSize + 1000)
 	u, err := s.Usage()
-	if want := (Usage{Files: 5, Finished: 4, Bytes: 5*each - headerSize}); u != want || err != nil {
+	if want := (Usage{Files: 3, Finished: 2, Bytes: 3*each - headerSize}); u != want || err != nil {
 		t.Errorf("usage %+v, want %+v (%v)", u, want, err)
 	}
-	if got := prune(0, 0); got != "" {
-		t.Errorf("pruned %s without a limit", got)
+	if got := ids(); got != "a-ended b-running c-held" {
+		t.Errorf("there are %s", got)
 	}
-	if got := prune(100*time.Minute, 5*each); got != "" {
-		t.Errorf("pruned %s within the limits", got)
-	}
-	if got := prune(40*time.Minute, 0); got != "a-old" {
-		t.Errorf("pruned %s by age", got)
-	}
-	if got := prune(0, 3*each); got != "d-middle" {
-		t.Errorf("pruned %s by size", got)
+	must(t, s.Remove("a-ended"))
+	if err := s.Remove("c-held"); !errors.Is(err, ErrBusy) {
+		t.Errorf("one that has a writer is removed: %v", err)
 	}
 	must(t, held.Close())
-	if got := prune(time.Nanosecond, 1); got != "e-held c-young" {
-		t.Errorf("pruned %s", got)
-	}
-	if got := ids(); got != "b-running" {
-		t.Errorf("left are %s", got)
-	}
+	must(t, s.Remove("c-held"))
 	must(t, s.Remove("b-running"))
 	must(t, s.Remove("b-running"))
 	if got := ids(); got != "" {

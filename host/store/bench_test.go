@@ -53,7 +53,7 @@ func BenchmarkUpdate64(b *testing.B) {
 }
 
 // BenchmarkStep is what a step stores: the claim, the container, the process,
-// its output's position, its result, and the end of all; 8 side by side.
+// its result, and the end of all; 8 side by side.
 func BenchmarkStep(b *testing.B) {
 	s := mustOpen(b, b.TempDir())
 	var n atomic.Int64
@@ -66,7 +66,6 @@ func BenchmarkStep(b *testing.B) {
 				func(tx *Tx) error { return tx.PutContainer(c) },
 				func(tx *Tx) error { c.State = "created"; return tx.PutContainer(c) },
 				func(tx *Tx) error { return tx.PutProcess(p) },
-				func(tx *Tx) error { return tx.SetProcessPosition(p.ID, 100, 0) },
 				func(tx *Tx) error { p.State, p.Exit = "exited", []byte(`{"code":0}`); return tx.PutProcess(p) },
 				func(tx *Tx) error { c.State = "destroying"; return tx.PutContainer(c) },
 				func(tx *Tx) error {

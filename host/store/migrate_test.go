@@ -61,7 +61,7 @@ func TestFixtureOfVersion1(t *testing.T) {
 		}
 		want := []any{
 			Container{ID: "01j0c", Worker: "linux-1", Owner: "run/01j0r/build", Team: "main", Token: "t0", State: "created", Spec: []byte(`{"dir":"/w"}`), CreatedAt: at(1), UpdatedAt: at(2)},
-			Process{ID: "01j0p", Container: "01j0c", Token: "t1", State: "exited", Spec: []byte(`{"path":"sh"}`), Position: 4096, StdinTaken: 12, Exit: []byte(`{"code":3}`), Reason: "exited", StartedAt: at(3), EndedAt: at(4)},
+			Process{ID: "01j0p", Container: "01j0c", Token: "t1", State: "exited", Spec: []byte(`{"path":"sh"}`), Exit: []byte(`{"code":3}`), Reason: "exited", StartedAt: at(3), EndedAt: at(4)},
 			Volume{ID: "01j0v", Worker: "linux-1", Token: "t2", State: "sealed", Container: "01j0c", Artifact: "01j0a", Parent: "01j0u", Path: "/w/out", Role: "output", Bytes: 77, CreatedAt: at(5)},
 			Artifact{ID: "01j0a", Name: "run/01j0r/out", Owner: "run/01j0r", CreatedAt: at(6), ExpiresAt: at(6).Add(12 * time.Hour)},
 			Run{ID: "01j0r", Job: []byte(`{"steps":[]}`), State: "running", CreatedAt: at(7)},

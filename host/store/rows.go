@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -22,7 +21,7 @@ func newSchema() *schema {
 		containers: newTable("container", "containers",
 			"id, worker, owner, team, token, state, spec, reason, created_at, updated_at", (*Container).fields),
 		processes: newTable("process", "processes",
-			`id, container, token, state, spec, position, stdin_taken, "exit", reason, started_at, ended_at`, (*Process).fields),
+			`id, container, token, state, spec, "exit", reason, started_at, ended_at`, (*Process).fields),
 		volumes: newTable("volume", "volumes",
 			"id, worker, token, state, container, artifact, parent, path, role, bytes, created_at", (*Volume).fields),
 		artifacts: newTable("artifact", "artifacts",
@@ -98,21 +97,19 @@ func (f ContainerFilter) where() (w where) {
 
 // Process is a row of a process.
 type Process struct {
-	ID         string
-	Container  string
-	Token      string
-	State      string
-	Spec       []byte // JSON, and never the environment
-	Position   int64  // up to here the output is stored, and acknowledged
-	StdinTaken int64  // bytes
-	Exit       []byte // JSON; empty until it is known
-	Reason     string // why it is in this state, for people
-	StartedAt  time.Time
-	EndedAt    time.Time
+	ID        string
+	Container string
+	Token     string
+	State     string
+	Spec      []byte // JSON, and never the environment
+	Exit      []byte // JSON; empty until it is known
+	Reason    string // why it is in this state, for people
+	StartedAt time.Time
+	EndedAt   time.Time
 }
 
 func (p *Process) fields() []any {
-	return []any{&p.ID, &p.Container, &p.Token, &p.State, &p.Spec, &p.Position, &p.StdinTaken, &p.Exit, &p.Reason,
+	return []any{&p.ID, &p.Container, &p.Token, &p.State, &p.Spec, &p.Exit, &p.Reason,
 		(*stamp)(&p.StartedAt), (*stamp)(&p.EndedAt)}
 }
 
@@ -130,19 +127,6 @@ func (tx *Tx) PutProcess(p Process) error {
 func (tx *Tx) Process(id string) (Process, error) { return get(tx, tx.schema.processes, byID, id) }
 
 func (tx *Tx) DeleteProcess(id string) error { return remove(tx, tx.schema.processes, id) }
-
-// SetProcessPosition moves the two numbers of a process forward; one that is
-// less than what is stored changes nothing. It answers ErrNotFound if there is
-// no such row.
-func (tx *Tx) SetProcessPosition(id string, position, stdinTaken int64) error {
-	n, err := tx.exec("process", id,
-		"UPDATE processes SET position = MAX(position, ?2), stdin_taken = MAX(stdin_taken, ?3) WHERE id = ?1",
-		id, position, stdinTaken)
-	if err == nil && n == 0 {
-		return fmt.Errorf("process %q: %w", id, ErrNotFound)
-	}
-	return err
-}
 
 // ProcessIDs lists the ids of all processes, sorted, without reading the rest of their rows.
 func (tx *Tx) ProcessIDs() (ids []string, err error) {

@@ -167,25 +167,6 @@ func TestOwnersAndNamesAreHeldByOne(t *testing.T) {
 	})
 }
 
-func TestSetProcessPositionOnlyMovesForward(t *testing.T) {
-	s := mustOpen(t, t.TempDir())
-	mustUpdate(t, s, func(tx *Tx) error {
-		err := errors.Join(
-			tx.PutProcess(Process{ID: "p", State: "running", Exit: []byte("{}")}),
-			tx.SetProcessPosition("p", 10, 3),
-			tx.SetProcessPosition("p", 7, 4),
-		)
-		p, e := tx.Process("p")
-		if want := (Process{ID: "p", State: "running", Exit: []byte("{}"), Position: 10, StdinTaken: 4}); !cmp.Equal(p, want) {
-			t.Error(cmp.Diff(want, p))
-		}
-		if err := tx.SetProcessPosition("q", 1, 1); !errors.Is(err, ErrNotFound) {
-			t.Errorf("no such process: %v", err)
-		}
-		return errors.Join(err, e)
-	})
-}
-
 func TestFilters(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	at := func(h int) time.Time { return time.Unix(0, 0).Add(time.Duration(h) * time.Hour) }

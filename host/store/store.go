@@ -173,6 +173,11 @@ func (s *Store) prepare(ctx context.Context, dir string) (_ *session, err error)
 	if err := versioned(ctx, w, s.file, v); err != nil {
 		return nil, err
 	}
+	if v == 0 { // only a file without a table takes it; see Shrink
+		if _, err := w.conn.ExecContext(ctx, "PRAGMA auto_vacuum = INCREMENTAL"); err != nil {
+			return nil, err
+		}
+	}
 	for _, pragma := range []string{
 		"PRAGMA journal_mode = WAL",
 		"PRAGMA journal_size_limit = 16777216", // what one huge transaction made the log grow to is given back

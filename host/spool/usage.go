@@ -1,7 +1,6 @@
 package spool
 
 import (
-	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -85,43 +84,4 @@ func (s *Spool) Usage() (Usage, error) {
 		}
 	}
 	return u, nil
-}
-
-// Prune removes finished outputs: those finished longer than maxAge before now
-// (0: age is no reason), then the oldest until the whole spool has no more
-// than maxBytes (0: size is no reason). It never removes an unfinished one, or
-// one with a Writer, even if that leaves too much. It returns what it removed,
-// also with an error.
-func (s *Spool) Prune(now time.Time, maxAge time.Duration, maxBytes int64) (removed []string, err error) {
-	if s.opts.ReadOnly {
-		return nil, ErrReadOnly
-	}
-	all, err := s.files()
-	if err != nil {
-		return nil, err
-	}
-	total := int64(0)
-	for _, f := range all {
-		total += f.bytes
-	}
-	all = slices.DeleteFunc(all, func(f file) bool { return !f.finished })
-	slices.SortFunc(all, func(a, b file) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id, b.id)) })
-	for _, f := range all {
-		old := maxAge > 0 && now.Sub(f.at) > maxAge
-		much := maxBytes > 0 && total > maxBytes
-		if !old && !much {
-			break // the rest is younger
-		}
-		e := s.Remove(f.id)
-		if errors.Is(e, ErrBusy) {
-			continue
-		}
-		if e != nil {
-			err = errors.Join(err, e)
-			continue
-		}
-		total -= f.bytes
-		removed = append(removed, f.id)
-	}
-	return removed, err
 }
