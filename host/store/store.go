@@ -333,6 +333,9 @@ func (s *Store) release() error {
 			errs = append(errs, r.close())
 		}
 	}
+	for range cap(s.readers) { // a View may have begun before the queue was closed, and wait for one
+		s.readers <- nil
+	}
 	if s.db != nil {
 		errs = append(errs, s.db.Close())
 	}

@@ -288,3 +288,39 @@ func TestDamagedFile(t *testing.T) {
 		}
 	})
 }
+
+// TestViewThatMeetsClose: a View that has begun before Close, and comes to wait for a connection after it, is told so at once. It would have waited for ever.
+func TestViewThatMeetsClose(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * cap(s.readers) { // as in read, after its first look
+		select {
+		case r := <-s.readers:
+			s.readers <- r
+		default:
+			t.Fatal("there is nothing to wait for")
+		}
+	}
+	var views sync.WaitGroup
+	s = mustOpen(t, t.TempDir())
+	for range 16 {
+		views.Go(func() {
+			for {
+				err := s.View(context.Background(), func(*Tx) error { return nil })
+				if errors.Is(err, ErrClosed) {
+					return
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	views.Wait()
+}
