@@ -176,7 +176,7 @@ func (h *Host) sweep(ctx context.Context, w *worker, verdicts []reap.Verdict, ou
 		for to < len(verdicts) && verdicts[to].Rank == verdicts[from].Rank && verdicts[to].Kind == verdicts[from].Kind {
 			to++
 		}
-		lanes := make(chan struct{}, atOnce[verdicts[from].Kind])
+		lanes := make(chan struct{}, atOnce)
 		var group sync.WaitGroup
 		for i := from; i < to; i++ {
 			v := verdicts[i]

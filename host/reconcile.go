@@ -39,17 +39,16 @@ type reconciler struct {
 
 // debt is a thing that is owed: to be destroyed.
 type debt struct {
-	since   time.Time // when it became so, as far as this host knows
-	state   debtState
-	again   bool         // somebody has asked for it while it was tried
-	err     error        // of the last try
-	tries   int          // that have failed
-	failed  int          // the number of the last of them, among all of its reconciler
-	asked   int          // the number of the last before somebody asked for it
-	failing time.Time    // since when all tries have failed; zero: none has
-	at      time.Time    // of the next try, if it is late
-	after   []reap.Thing // what has to go before it, if it is blocked
-	back    backoff
+	since  time.Time // when it became so, as far as this host knows
+	state  debtState
+	again  bool         // somebody has asked for it while it was tried
+	err    error        // of the last try
+	tries  int          // that have failed
+	failed int          // the number of the last of them, among all of its reconciler
+	asked  int          // the number of the last before somebody asked for it
+	at     time.Time    // of the next try, if it is late
+	after  []reap.Thing // what has to go before it, if it is blocked
+	back   backoff
 }
 
 type debtState int
@@ -61,8 +60,8 @@ const (
 	debtBlocked // until one of those has gone that have to go before it
 )
 
-// How many things of a worker are destroyed at a time. Containers are as many as Concourse's workers take.
-var atOnce = map[reap.Kind]int{reap.Container: 5, reap.Volume: 20}
+// atOnce is how many calls destroy things of one kind on a worker at a time.
+const atOnce = 20
 
 const (
 	lateMost = 30 * time.Second // between two tries, at most
@@ -191,8 +190,8 @@ func (r *reconciler) begin(tries *sync.WaitGroup) (wait time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.recall()
-	for kind, room := range atOnce {
-		for len(r.due[kind]) > 0 && r.trying[kind] < room {
+	for kind := range r.due {
+		for len(r.due[kind]) > 0 && r.trying[kind] < atOnce {
 			t := r.due[kind][0]
 			r.due[kind] = r.due[kind][1:]
 			d := r.debts[t]
@@ -224,7 +223,7 @@ func (r *reconciler) try(w *worker, conn sdk.Worker, t reap.Thing, d *debt) {
 	})
 	slow := time.AfterFunc(cmp.Or(r.h.opts.slowTry, slowTry), leave)
 	defer slow.Stop()
-	err := r.pay(w, conn, t)
+	err := r.pay(w, conn, t, leave)
 	leave()
 	r.tried(w, t, d, err)
 }
@@ -262,7 +261,7 @@ func (r *reconciler) tried(w *worker, t reap.Thing, d *debt, err error) {
 	blocked, _ := errors.AsType[*blockedError](err)
 	switch {
 	case err == nil:
-		if !d.failing.IsZero() {
+		if d.tries > 0 {
 			r.h.log.Info("destroyed at last", "kind", t.Kind, "id", t.ID, "worker", r.worker, "tries", d.tries+1)
 		}
 		r.paid(t)
@@ -281,8 +280,7 @@ func (r *reconciler) tried(w *worker, t reap.Thing, d *debt, err error) {
 			r.late(d, nil)
 		}
 	default:
-		if d.failing.IsZero() {
-			d.failing = time.Now()
+		if d.tries == 0 {
 			r.h.log.Warn("something stays on a worker; trying again", "kind", t.Kind, "id", t.ID, "worker", r.worker, "error", err)
 		}
 		r.failed++

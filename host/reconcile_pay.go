@@ -18,14 +18,15 @@ func (e *blockedError) Error() string { return fmt.Sprintf("%s has to go before 
 
 // pay destroys a thing that is owed, and notes it. What has a row that does not say so is not. One that has no row any more is destroyed, too: its worker
 // may have got it after it had lost all that was recorded of it.
-func (r *reconciler) pay(w *worker, conn sdk.Worker, t reap.Thing) error {
+// Called is called once the worker has answered.
+func (r *reconciler) pay(w *worker, conn sdk.Worker, t reap.Thing, called func()) error {
 	if t.Kind == reap.Container {
-		return r.h.payContainer(r.h.ctx, w, conn, t.ID)
+		return r.h.payContainer(r.h.ctx, w, conn, t.ID, called)
 	}
-	return r.h.payVolume(r.h.ctx, w, conn, t.ID)
+	return r.h.payVolume(r.h.ctx, w, conn, t.ID, called)
 }
 
-func (h *Host) payContainer(ctx context.Context, w *worker, conn sdk.Worker, id string) error {
+func (h *Host) payContainer(ctx context.Context, w *worker, conn sdk.Worker, id string, called func()) error {
 	owed := false
 	err := h.store.View(ctx, func(tx *store.Tx) error {
 		row, err := tx.Container(id)
@@ -39,6 +40,7 @@ func (h *Host) payContainer(ctx context.Context, w *worker, conn sdk.Worker, id 
 	err = w.ask(ctx, "destroy container", func(ctx context.Context, _ func()) error {
 		return conn.DestroyContainer(ctx, sdk.ContainerID(id))
 	})
+	called()
 	if err != nil {
 		return err
 	}
@@ -52,7 +54,7 @@ func (h *Host) payContainer(ctx context.Context, w *worker, conn sdk.Worker, id 
 	})
 }
 
-func (h *Host) payVolume(ctx context.Context, w *worker, conn sdk.Worker, id string) error {
+func (h *Host) payVolume(ctx context.Context, w *worker, conn sdk.Worker, id string, called func()) error {
 	owed := false
 	err := h.store.View(ctx, func(tx *store.Tx) error {
 		row, err := tx.Volume(id)
@@ -74,6 +76,7 @@ func (h *Host) payVolume(ctx context.Context, w *worker, conn sdk.Worker, id str
 	err = w.ask(ctx, "destroy volume", func(ctx context.Context, _ func()) error {
 		return conn.DestroyVolume(ctx, sdk.VolumeID(id))
 	})
+	called()
 	if err != nil {
 		return err
 	}

@@ -88,12 +88,12 @@ func TestSlowDestroyMakesRoom(t *testing.T) {
 	var callers sync.WaitGroup
 	defer callers.Wait()
 	defer giveUp()
-	for i := range atOnce["container"] + 1 {
+	for i := range atOnce + 1 {
 		c, err := h.Container(t.Context(), fmt.Sprintf("owner/%d", i), ContainerRequest{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if i == atOnce["container"] {
+		if i == atOnce {
 			testkit.Until(t, "all others hang", func() bool { return o.calls("destroy") == i })
 			if err := c.Destroy(testkit.Context(t)); err != nil {
 				t.Error(err)
