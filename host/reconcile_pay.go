@@ -64,7 +64,7 @@ func (h *Host) payVolume(ctx context.Context, w *worker, conn sdk.Worker, id str
 		if owed = row.State == lifecycle.None || row.State == lifecycle.VolumeDestroying; !owed {
 			return nil
 		}
-		by, err := needers(tx, w.name, id)
+		by, err := needers(tx, w.name, id, row.Container)
 		if err == nil && len(by) > 0 {
 			err = &blockedError{by}
 		}
@@ -86,8 +86,9 @@ func (h *Host) payVolume(ctx context.Context, w *worker, conn sdk.Worker, id str
 	})
 }
 
-// needers lists what has to be destroyed on a worker before a volume: its clones, and the containers that have it.
-func needers(tx *store.Tx, worker, id string) (by []reap.Thing, err error) {
+// needers lists what has to be destroyed on a worker before a volume: its clones, and the containers that have it. One that belongs to a container no
+// other has; so most are looked up by that, and not in all containers.
+func needers(tx *store.Tx, worker, id, container string) (by []reap.Thing, err error) {
 	clones, err := tx.Volumes(store.VolumeFilter{Parent: id, Worker: worker})
 	if err != nil {
 		return nil, err
@@ -95,9 +96,17 @@ func needers(tx *store.Tx, worker, id string) (by []reap.Thing, err error) {
 	for _, c := range clones {
 		by = append(by, volumeThing(c.ID))
 	}
-	containers, err := tx.Containers(store.ContainerFilter{Worker: worker,
-		States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady, lifecycle.ContainerDestroying}})
-	if err != nil {
+	var containers []store.Container
+	if container != "" {
+		c, err := tx.Container(container)
+		if ignoreNotFound(err) != nil {
+			return nil, err
+		}
+		if c.State == lifecycle.ContainerCreating || c.State == lifecycle.ContainerReady || c.State == lifecycle.ContainerDestroying {
+			containers = append(containers, c)
+		}
+	} else if containers, err = tx.Containers(store.ContainerFilter{Worker: worker,
+		States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady, lifecycle.ContainerDestroying}}); err != nil {
 		return nil, err
 	}
 	for _, c := range containers {

@@ -121,7 +121,7 @@ func absolute(path string) string {
 }
 
 // AbortRun gives up a run that is not under way, for its operator: what it has on workers is destroyed, and it has ended. A process that still runs is killed
-// with its container. It waits until all of that is gone but what stays on workers that are away, or refuse it ([Host.AwaitOwed]). Of a run that has ended it
+// with its container. It waits, for half a minute at most, until all of that is gone but what stays on workers that are away, or refuse it ([Host.AwaitOwed]). Of a run that has ended it
 // changes nothing. One that is under way in this host is a *RunBusyError: end its context. One that is not there is NotFound.
 func (h *Host) AbortRun(ctx context.Context, id string) (*RunResult, error) {
 	if !h.enterRun(id) {
@@ -147,6 +147,8 @@ func (h *Host) AbortRun(ctx context.Context, id string) (*RunResult, error) {
 	if err != nil && err != errChanged {
 		return nil, fmt.Errorf("give up run %s: %w", id, err)
 	}
-	h.AwaitOwed(ctx)
+	wctx, cancel := context.WithTimeout(ctx, cleanupTime)
+	defer cancel()
+	h.AwaitOwed(wctx)
 	return h.RunResult(ctx, id)
 }

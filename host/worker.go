@@ -61,26 +61,21 @@ func newWorker(name, plugin string, goneIn time.Duration, closed <-chan struct{}
 
 // call makes one idempotent call on the worker, again each time that the worker was away meanwhile.
 func (w *worker) call(ctx context.Context, what string, f func(context.Context, sdk.Worker) error) error {
-	return w.callWithin(ctx, w.goneIn, what, f)
+	return w.repeat(ctx, what, func(ctx context.Context, conn sdk.Worker, _ func()) error { return f(ctx, conn) })
 }
 
 // work is call for what tells its progress: f gives a sign whenever it does.
 func (w *worker) work(ctx context.Context, what string, f func(ctx context.Context, conn sdk.Worker, sign func()) error) error {
-	return w.repeat(ctx, w.goneIn, what, f)
+	return w.repeat(ctx, what, f)
 }
 
-// callWithin is call for a worker that is away no longer than within.
-func (w *worker) callWithin(ctx context.Context, within time.Duration, what string, f func(context.Context, sdk.Worker) error) error {
-	return w.repeat(ctx, within, what, func(ctx context.Context, conn sdk.Worker, _ func()) error { return f(ctx, conn) })
-}
-
-// repeat makes a call, again each time that the worker was away meanwhile, for no longer than within.
-func (w *worker) repeat(ctx context.Context, within time.Duration, what string, f func(context.Context, sdk.Worker, func()) error) error {
+// repeat makes a call, again each time that the worker was away meanwhile, for no longer than it is waited for.
+func (w *worker) repeat(ctx context.Context, what string, f func(context.Context, sdk.Worker, func()) error) error {
 	var b backoff
 	var gone *WorkerGoneError
 	var failing time.Time
 	for {
-		conn, err := w.await(ctx, within, false)
+		conn, err := w.acquire(ctx)
 		if err == nil {
 			err = w.ask(ctx, what, func(ctx context.Context, sign func()) error { return f(ctx, conn, sign) })
 		}
@@ -94,7 +89,7 @@ func (w *worker) repeat(ctx context.Context, within time.Duration, what string, 
 		if failing.IsZero() {
 			failing = time.Now()
 		}
-		if away := time.Since(failing); away >= within { // though its status may say otherwise
+		if away := time.Since(failing); away >= w.goneIn { // though its status may say otherwise
 			return fmt.Errorf("%s on %s: %w", what, w.name, &WorkerGoneError{Worker: w.name, Away: away, Cause: err})
 		}
 		if err := b.wait(ctx, err); err != nil {

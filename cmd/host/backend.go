@@ -106,7 +106,7 @@ func (a *app) dial(ctx context.Context, patience time.Duration) (*api.Client, er
 // embedded is a host in this process.
 type embedded struct {
 	h    *host.Host
-	left func(map[string]host.Owed) // is told what a run's host leaves on workers; nil: nobody is
+	left func(map[string]host.Owed) // is told what a run's host leaves on workers
 }
 
 func (e *embedded) plugins(context.Context) ([]launch.Report, error) { return e.h.Plugins(), nil }
@@ -168,7 +168,7 @@ func (e *embedded) run(ctx context.Context, req host.RunRequest, tell func(happe
 		tell(out)
 	}
 	res, err := e.h.Run(ctx, req)
-	if left := e.tidy(ctx, req.Kill); len(left) > 0 && e.left != nil {
+	if left := e.tidy(ctx, req.Kill); len(left) > 0 {
 		e.left(left)
 	}
 	return res, err
