@@ -13,8 +13,9 @@ LONG        := ./sdk/shim/internal/onrunc ./cmd/host ./host ./conformance/mutant
 ATONCE      := $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN))
 
 # The race detector looks at SQLite, too, but leaves out its check of pointer arithmetic there: it took a fifth of what package host
-# needs, for C that was translated by a program. The packages are vetted by check.
-RACE        := -race -vet=off -gcflags=modernc.org/...=-d=checkptr=0
+# needs, for C that was translated by a program. The packages are vetted by check. No debugger reads the tests' programs, and to link
+# what it would is half of the linker's time.
+RACE        := -race -vet=off -ldflags=-w -gcflags=modernc.org/...=-d=checkptr=0
 
 .DEFAULT_GOAL := help
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/slipway-run/slipway/internal/printable"
 )
 
 // TextOptions are the optional settings of [WriteText].
@@ -85,13 +87,17 @@ func writeSlowest(b *strings.Builder, s Summary) {
 	b.WriteByte('\n')
 }
 
-func indent(s string) string { return strings.ReplaceAll(s, "\n", "\n      ") }
+// indent is what is shown of a text that may come from a plugin.
+func indent(s string) string { return strings.ReplaceAll(printable.Message(s), "\n", "\n  ") }
 
 // WriteJSON writes the summary as one object.
 func WriteJSON(w io.Writer, s Summary) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(s)
+	text, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(printable.JSON(text), '\n'))
+	return err
 }
 
 type junitSuites struct {

@@ -18,13 +18,18 @@ import (
 func (h *Host) follow(p *Process) (*Process, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if known := h.processes[p.id]; known != nil {
+	of := h.processes[p.container]
+	if known := of[p.id]; known != nil {
 		return known, nil
 	}
 	if h.closed {
 		return nil, ErrClosed
 	}
-	h.processes[p.id] = p
+	if of == nil {
+		of = make(map[string]*Process)
+		h.processes[p.container] = of
+	}
+	of[p.id] = p
 	h.tasks.Go(func() { p.run(h.ctx) })
 	return p, nil
 }
@@ -36,9 +41,25 @@ func (p *Process) run(ctx context.Context) {
 	p.outcome = outcome
 	p.mu.Unlock()
 	p.h.mu.Lock()
-	delete(p.h.processes, p.id)
+	of := p.h.processes[p.container]
+	if delete(of, p.id); len(of) == 0 {
+		delete(p.h.processes, p.container)
+	}
 	p.h.mu.Unlock()
 	close(p.done)
+}
+
+// lastWords is how long following goes on once nothing more can come of it: its process's exit is stored, or its container is over. A plugin takes the last
+// acknowledgement in it, or tells the last output.
+const lastWords = time.Second
+
+// containerOver has those who follow processes of a container that is over end, whatever its plugin makes of that.
+func (h *Host) containerOver(id string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range h.processes[sdk.ContainerID(id)] {
+		time.AfterFunc(lastWords, p.endOver)
+	}
 }
 
 func (p *Process) followInto(ctx context.Context) Outcome {
@@ -57,16 +78,15 @@ func (p *Process) followInto(ctx context.Context) Outcome {
 
 func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 	var b backoff
-	paused := false
+	skipped := false
 	var failing time.Time // since when there has been no sign of the process
+	pctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(p.over, stop)()
 	for {
-		conn, err := p.worker.acquirePatiently(ctx)
+		conn, err := p.worker.acquirePatiently(pctx)
 		at, began := out.Position(), time.Now()
 		if err == nil {
-			if paused {
-				p.tellPaused(nil)
-				paused = false
-			}
 			var exit *sdk.Exit
 			if exit, err = p.followOnce(ctx, conn, out); exit != nil {
 				return Outcome{Exit: exit}
@@ -75,10 +95,14 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 		if ctx.Err() != nil {
 			return Outcome{Err: fmt.Errorf("process of %s: %w", p.owner, ErrClosed)}
 		}
-		if failing.IsZero() || out.Position() > at || time.Since(began) >= statusEvery { // a quiet process is followed for long
-			failing = time.Now()
+		if p.over.Err() != nil {
+			err = errContainerOver
 		}
-		switch v, reason := followVerdict(err, time.Since(failing) >= p.h.cfg.Timing.WorkerGone); v {
+		if failing.IsZero() || out.Position() > at || time.Since(began) >= statusEvery { // a quiet process is followed for long
+			failing, skipped = time.Now(), false
+		}
+		tooLong := time.Since(failing) >= p.h.cfg.Timing.WorkerGone
+		switch v, reason := followVerdict(err, tooLong); v {
 		case verdictAgain:
 			continue
 		case verdictNoStdin:
@@ -88,8 +112,12 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 			p.mu.Unlock()
 			continue
 		case verdictGap:
-			if p.skip(out, err) {
+			first := !skipped
+			if skipped = p.skip(out, err); skipped && first {
 				continue
+			}
+			if !first && tooLong { // one after another, without output between them
+				return p.lost(ctx, out, fmt.Sprintf("following it failed: %v", err))
 			}
 		case verdictEnded:
 			if outcome, ended := p.judge(ctx, out); ended {
@@ -108,8 +136,7 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 			p.h.log.Error("following failed; trying again", "process", p.id, "error", err)
 		}
 		p.tellPaused(err)
-		paused = true
-		_ = b.wait(ctx, err) // if ctx has ended, the loop's head says so
+		_ = b.wait(pctx, err) // if that has ended, the loop's head says so
 	}
 }
 
@@ -142,6 +169,7 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 	fctx, cut := context.WithCancelCause(ctx)
 	cancel := func() { cut(nil) }
 	defer cancel()
+	defer context.AfterFunc(p.over, cancel)()
 	defer context.AfterFunc(p.worker.presence(), cancel)() // nobody may be left to end a follow on a worker that is gone
 	p.mu.Lock()
 	stdin := p.stdin
@@ -149,15 +177,29 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 	p.mu.Unlock()
 	opened := p.awaitOpened(ctx, cut)
 	defer opened()
+	var resumed *time.Timer
+	defer func() {
+		if resumed != nil {
+			resumed.Stop()
+		}
+	}()
 	acks := make(chan sdk.Position, 1)
 	var bad error // a badExitError
 	f := sdk.Follow{
-		Acks:   acks,
-		Opened: func(sdk.Opened) error { opened(); return nil },
+		Acks: acks,
+		Opened: func(sdk.Opened) error {
+			opened()
+			resumed = time.AfterFunc(resumedAfter, p.tellResumed)
+			return nil
+		},
 		Output: func(records []sdk.Record) error {
-			if err := p.store(out, records); err != nil {
-				return localError{err}
+			if exit != nil { // nothing comes after that
+				return nil
 			}
+			if err := p.store(out, records); err != nil {
+				return storeError(err)
+			}
+			p.tellResumed()
 			acknowledge(acks, sdk.Position(out.Position()))
 			p.h.fault("output")
 			return nil
@@ -180,15 +222,17 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 			}
 			p.h.fault("exit-stored")
 			exit = &e
+			p.tellResumed()
+			time.AfterFunc(lastWords, cancel)
 			return nil
 		},
 	}
 	if stdin != nil {
-		feed := &lateReader{}
+		feed, plain := &lateReader{}, f.Opened
 		f.Stdin = feed
 		f.Taken = stdin.taken
 		f.Opened = func(o sdk.Opened) (err error) {
-			opened()
+			_ = plain(o)
 			stdin.taken(o.StdinTaken)
 			feed.Reader, err = stdin.from(fctx, o.StdinTaken)
 			return err
@@ -213,7 +257,13 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 // awaitOpened cuts a following that does not begin: a process may be quiet for ever, but Opened comes at once.
 func (p *Process) awaitOpened(ctx context.Context, cut context.CancelCauseFunc) (opened func()) {
 	const what = "follow process"
-	heard := listen(onSilence(ctx, func(_ string, why error) { p.tellPaused(why) }), p.worker, what)
+	heard := listen(onSilence(ctx, func(_ string, why error) {
+		if why == nil {
+			p.tellResumed()
+			return
+		}
+		p.tellPaused(why)
+	}), p.worker, what)
 	limit := time.AfterFunc(p.worker.patience(what), func() {
 		heard.end(false)
 		cut(p.worker.silentError(what))
@@ -222,6 +272,14 @@ func (p *Process) awaitOpened(ctx context.Context, cut context.CancelCauseFunc) 
 		limit.Stop()
 		heard.end(true)
 	}
+}
+
+// storeError tells what a plugin tells wrongly from what this machine cannot keep.
+func storeError(err error) error {
+	if _, beyond := errors.AsType[*spool.BeyondError](err); beyond || errors.Is(err, spool.ErrInvalid) {
+		return sdk.NewInternal(err, "its plugin tells output that there cannot be")
+	}
+	return localError{err}
 }
 
 // lateReader is a reader that is known only once the call that reads it has opened.
@@ -276,12 +334,28 @@ func (p *Process) ended(ctx context.Context, out *spool.Writer, e lifecycle.Even
 	return Outcome{Err: outcome}
 }
 
+// resumedAfter is how long following has to go on before it is told that it does, where there is no output. What fails at once was no resumption.
+const resumedAfter = time.Second
+
+// tellPaused tells why following does not go on.
 func (p *Process) tellPaused(why error) {
 	p.mu.Lock()
+	p.isPaused = true
 	f := p.paused
 	p.mu.Unlock()
 	if f != nil {
 		f(why)
+	}
+}
+
+// tellResumed tells that it goes on, if it did not.
+func (p *Process) tellResumed() {
+	p.mu.Lock()
+	f, was := p.paused, p.isPaused
+	p.isPaused = false
+	p.mu.Unlock()
+	if was && f != nil {
+		f(nil)
 	}
 }
 

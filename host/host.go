@@ -92,16 +92,16 @@ type Host struct {
 
 	mu          sync.Mutex
 	workers     map[string]*worker
-	processes   map[string]*Process      // that are followed, by row id
-	local       map[string]string        // directories on this machine that artifacts can be read from, by artifact id
-	reading     map[string]chan struct{} // those being read, by artifact id; closed when that has ended
-	readers     counts                   // who reads an artifact now
-	holders     counts                   // whose work needs it, now or later
-	runs        map[string]bool          // under way, by id
-	going       map[string]*run          // the same, once they have begun
-	leftRuns    map[string]time.Time     // when each was under way last, by id, where the store could not be told
-	reconcilers map[string]*reconciler   // by worker
-	hung        map[pair]time.Time       // workers between which nothing goes directly until then
+	processes   map[sdk.ContainerID]map[string]*Process // that are followed, by row id
+	local       map[string]string                       // directories on this machine that artifacts can be read from, by artifact id
+	reading     map[string]chan struct{}                // those being read, by artifact id; closed when that has ended
+	readers     counts                                  // who reads an artifact now
+	holders     counts                                  // whose work needs it, now or later
+	runs        map[string]bool                         // under way, by id
+	going       map[string]*run                         // the same, once they have begun
+	leftRuns    map[string]time.Time                    // when each was under way last, by id, where the store could not be told
+	reconcilers map[string]*reconciler                  // by worker
+	hung        map[pair]time.Time                      // workers between which nothing goes directly until then
 	closed      bool
 }
 
@@ -121,7 +121,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	}
 	h := &Host{
 		cfg: cfg, opts: opts, log: opts.Log, index: pool.NewIndex(), place: place,
-		workers: make(map[string]*worker), processes: make(map[string]*Process), local: make(map[string]string), reading: make(map[string]chan struct{}), runs: make(map[string]bool), going: make(map[string]*run),
+		workers: make(map[string]*worker), processes: make(map[sdk.ContainerID]map[string]*Process), local: make(map[string]string), reading: make(map[string]chan struct{}), runs: make(map[string]bool), going: make(map[string]*run),
 		leftRuns: make(map[string]time.Time), reconcilers: make(map[string]*reconciler), clock: realClock(),
 		readers: make(counts), holders: make(counts),
 	}
@@ -273,18 +273,6 @@ func (h *Host) fault(point string) {
 	if h.opts.fault != nil {
 		h.opts.fault(point)
 	}
-}
-
-// cleanupTime bounds what is undone after a failure. What does not succeed in it stays in the store and is settled when
-// its worker is back.
-const cleanupTime = 30 * time.Second
-
-// cleanup gives a context for undoing things, which works though ctx may have ended. It ends when the host closes: the next one on the
-// same state directory settles what is left.
-func (h *Host) cleanup(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime)
-	stop := context.AfterFunc(h.ctx, cancel)
-	return ctx, func() { stop(); cancel() }
 }
 
 // labels are on everything that the host makes for an owner.

@@ -20,6 +20,7 @@ const module = "github.com/slipway-run/slipway"
 // import more: those of a package that is not listed under testLayers only what the package may.
 var layers = map[string][]string{
 	"internal/testkit":                     {},
+	"internal/printable":                   {},
 	"sdk":                                  {},
 	"sdk/proto":                            {},
 	"sdk/internal/pb":                      {},
@@ -39,8 +40,8 @@ var layers = map[string][]string{
 	"sdk/volumedir":                        {"sdk", "sdk/shelf", "sdk/volumetar"},
 	"sdk/machine":                          {"sdk", "sdk/shelf", "sdk/shim", "sdk/volumedir"},
 	"sdk/guide":                            {"conformance"}, // in its tests: what it tells is done
-	"conformance":                          {"sdk/...", "host/launch"},
-	"conformance/...":                      {"sdk/...", "host/launch", "conformance/..."},
+	"conformance":                          {"sdk/...", "host/launch", "internal/printable"},
+	"conformance/...":                      {"sdk/...", "host/launch", "conformance/...", "internal/printable"},
 	"plugins/memory":                       {"sdk/...", "plugins/memory/internal/..."},
 	"plugins/memory/cmd":                   {"sdk/...", "plugins/memory", "plugins/memory/internal/..."},
 	"plugins/memory/internal/...":          {"sdk", "plugins/memory/internal/..."},
@@ -60,9 +61,9 @@ var layers = map[string][]string{
 	"host/api":                             {"sdk", "host", "host/..."},
 	"host/api/proto":                       {},
 	"host/api/internal/pb":                 {},
-	"host/config":                          {"sdk"},
+	"host/config":                          {"sdk", "internal/printable"},
 	"host/job":                             {"sdk"},
-	"host/launch":                          {"sdk", "sdk/rpc"},
+	"host/launch":                          {"sdk", "sdk/rpc", "internal/printable"},
 	"host/launch/testdata/...":             {"sdk", "sdk/rpc"},
 	"host/pool":                            {"sdk"},
 	"host/lifecycle":                       {},
@@ -70,7 +71,7 @@ var layers = map[string][]string{
 	"host/spool":                           {"sdk"},
 	"host/store":                           {},
 	"host/stream":                          {"sdk"},
-	"cmd/host":                             {"sdk/...", "host/...", "conformance/..."},
+	"cmd/host":                             {"sdk/...", "host/...", "conformance/...", "internal/printable"},
 	"examples/...":                         {"sdk/...", "host"},
 	"examples/chroot":                      {"sdk/...", "conformance"},
 	"examples/python":                      {"sdk", "conformance"}, // in its tests: a plugin that is no Go

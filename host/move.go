@@ -92,6 +92,9 @@ func (h *Host) moveContainer(tx *store.Tx, id string, e lifecycle.Event, change 
 	if leased(m.was) && !leased(m.row) {
 		tx.Committed(func() { h.index.Release(m.was.Owner) })
 	}
+	if m.row.State == lifecycle.None || m.row.State == lifecycle.ContainerDestroyed || m.row.State == lifecycle.ContainerLost {
+		tx.Committed(func() { h.containerOver(id) })
+	}
 	h.owes(tx, m.row.Worker, containerThing(id), m.was.State == lifecycle.ContainerDestroying, m.row.State == lifecycle.ContainerDestroying)
 	return m, nil
 }

@@ -41,16 +41,19 @@ type Process struct {
 	token      sdk.Token
 	aborting   context.Context // ended by Abort, with the reason as its cause
 	beginAbort context.CancelCauseFunc
+	over       context.Context // ended by endOver, a moment after its container was over
+	endOver    context.CancelFunc
 
 	told   toldExit      // of the goroutine that follows
 	stored chan struct{} // closed once there is a place for output
 	done   chan struct{} // closed once outcome is set
 
-	mu      sync.Mutex
-	stdin   *stdinSource       // nil: none
-	again   context.CancelFunc // ends the present follower, so that the next one has the stdin
-	outcome Outcome
-	paused  func(why error) // told when the worker goes away, and with nil when it is back
+	mu       sync.Mutex
+	stdin    *stdinSource       // nil: none
+	again    context.CancelFunc // ends the present follower, so that the next one has the stdin
+	outcome  Outcome
+	paused   func(why error) // told when the worker goes away, and with nil when it is back
+	isPaused bool            // that was told last
 }
 
 // Owner is whose container the process is in; see [AttemptOwner].
@@ -274,6 +277,7 @@ func (h *Host) newProcess(row store.Process, owner string, w *worker) *Process {
 		token: sdk.Token(row.Token), stored: make(chan struct{}), done: make(chan struct{})}
 	p.name = sdk.ProcessID(row.ID[len(row.Container)+1:])
 	p.aborting, p.beginAbort = context.WithCancelCause(context.Background())
+	p.over, p.endOver = context.WithCancel(context.Background())
 	return p
 }
 

@@ -50,7 +50,8 @@ type RunRequest struct {
 
 	Stdin io.Reader // for the first step that starts; meant for jobs of one step
 	Grace time.Duration
-	// Kill, once closed, ends what is left of the grace of an abort. Nil: nobody hurries.
+	// Kill, once closed, ends what is left of the grace of an abort, and a second later all waiting for what is undone: that stays owed where it has not come to an end.
+	// Nil: nobody hurries.
 	Kill <-chan struct{}
 	// Events is told what happens, from many goroutines; it must not block for long. Nil: nobody is.
 	Events func(Event)
@@ -145,6 +146,8 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 		return nil, &RunBusyError{ID: req.ID}
 	}
 	defer h.leaveRun(ctx, req.ID)
+	ctx, release := hurried(ctx, req.Kill)
+	defer release()
 	events, leave := whileHere(req.Events)
 	defer leave()
 	req.Events = events
@@ -409,12 +412,12 @@ func (r *run) end(ctx context.Context, result *RunResult) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := r.h.cleanup(ctx)
-	defer cancel()
-	err = r.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return r.h.endRunRow(tx, r.id, lifecycle.Settled, text) })
+	err = r.h.store.Release(context.WithoutCancel(ctx), store.KillSafe, func(tx *store.Tx) error { return r.h.endRunRow(tx, r.id, lifecycle.Settled, text) })
 	if err != nil {
 		return err
 	}
+	ctx, cancel := r.h.cleanup(ctx)
+	defer cancel()
 	return r.sweep(ctx)
 }
 

@@ -264,7 +264,7 @@ func (r *run) await(ctx context.Context, c *Container, p *Process, timeout time.
 }
 
 func (r *run) abort(ctx context.Context, c *Container, p *Process, why error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.req.Grace+cleanupTime)
+	ctx, cancel := r.h.undoing(ctx, r.req.Grace+cleanupTime)
 	defer cancel()
 	hurry, stop := context.WithCancel(ctx)
 	defer stop()

@@ -38,6 +38,8 @@ func followVerdict(err error, tooLong bool) (_ verdict, reason string) {
 		return verdictLost, told.Error()
 	case errors.Is(err, errEndedWithoutExit):
 		return verdictEnded, "its output was ended without an exit"
+	case errors.Is(err, errContainerOver):
+		return verdictEnded, errContainerOver.Error()
 	case errors.Is(err, errFollowAgain):
 		return verdictAgain, ""
 	case errors.As(err, &stdin):
@@ -66,6 +68,9 @@ func followVerdict(err error, tooLong bool) (_ verdict, reason string) {
 
 // errEndedWithoutExit: an earlier host ended the stored output of a process that it gave up, and died before its row.
 var errEndedWithoutExit = errors.New("its stored output was ended without an exit")
+
+// errContainerOver: whatever its plugin tells of a process whose container is over, nothing more comes of it.
+var errContainerOver = errors.New("its container is over, and its end was not told")
 
 // errFollowAgain: the process has got a stdin meanwhile.
 var errFollowAgain = errors.New("follow again")

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -187,8 +185,7 @@ func (i *interruptible) Read(p []byte) (int, error) {
 }
 
 func writeArtifacts(to *outlet, list []host.ArtifactReport) error {
-	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tSIZE\tMADE\tEXPIRES\tOWNER\tWHERE\tCACHE")
+	t := newTable(to, "NAME", "SIZE", "MADE", "EXPIRES", "OWNER", "WHERE", "CACHE")
 	for _, r := range list {
 		size := "-"
 		if r.Bytes > 0 {
@@ -198,10 +195,10 @@ func writeArtifacts(to *outlet, list []host.ArtifactReport) error {
 		if !r.Expires.IsZero() {
 			expires = r.Expires.Local().Format(time.DateTime)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, size, r.Made.Local().Format(time.DateTime), expires, dash(r.Owner),
+		t.row(r.Name, size, r.Made.Local().Format(time.DateTime), expires, dash(r.Owner),
 			dash(strings.Join(r.Places, ",")), dash(r.Key))
 	}
-	return t.Flush()
+	return t.end()
 }
 
 type artifactJSON struct {
@@ -224,7 +221,7 @@ func writeArtifactsJSON(to *outlet, list []host.ArtifactReport) error {
 		out = append(out, artifactJSON{Name: r.Name, ID: r.ID, Bytes: r.Bytes, Made: r.Made, Used: known(r.Used), Expires: known(r.Expires), Owner: r.Owner,
 			Team: r.Team, Places: append([]string{}, r.Places...), Key: r.Key, Source: r.Source})
 	}
-	return json.NewEncoder(to).Encode(out)
+	return to.writeJSON(out)
 }
 
 func (e *embedded) upload(ctx context.Context, u host.Upload, src func(context.Context, io.Writer) error) error {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -78,12 +77,11 @@ func (a *app) conformanceListCommand() *cobra.Command {
 		Short: "List the cases",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-			fmt.Fprintln(t, "PROFILE\tLEVEL\tCASE\tTITLE")
+			t := newTable(a.out, "PROFILE", "LEVEL", "CASE", "TITLE")
 			for _, c := range conformance.Cases() {
-				fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", c.Profile, c.Level, c.ID, c.Title)
+				t.row(c.Profile, c.Level, c.ID, c.Title)
 			}
-			return t.Flush()
+			return t.end()
 		},
 	}
 }

@@ -132,7 +132,7 @@ means less than 0.3 %.`,
 			opts.Parallel = parallel
 			rep, err := conformance.Repeat(c.Context(), target, opts, kase.ID, n, untilFail, func(r conformance.Result) {
 				if r.Status == conformance.Fail && a.format == formatText {
-					fmt.Fprintf(a.out, "fail: %s\n", r.Failures[0].What)
+					_ = a.out.tell("fail: " + r.Failures[0].What)
 				}
 			})
 			if err != nil {
@@ -165,7 +165,7 @@ func (a *app) tellRepetition(rep conformance.Repetition) error {
 		}
 	} else {
 		if rep.Undecided > 0 {
-			fmt.Fprintf(a.out, "%s: %s\n", rep.Last.Status, rep.Last.Note)
+			_ = a.out.tell(fmt.Sprintf("%s: %s", rep.Last.Status, rep.Last.Note))
 		}
 		fmt.Fprintf(a.out, "%s: %d of %d runs failed, %.2f %%; with 95 %% confidence less than %.2f %% do; the slowest took %.2f s\n",
 			rep.ID, rep.Failed, rep.Runs, 100*rep.Rate(), 100*rep.Bound(), rep.Slowest)

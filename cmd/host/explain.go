@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -164,18 +162,17 @@ func (a *app) writeExplained(all []explained) error {
 		if i > 0 {
 			fmt.Fprintln(a.out)
 		}
-		if _, err := fmt.Fprintln(a.out, wrap("step "+e.step+": "+outcome(e.Explanation), a.out.width())); err != nil {
+		if err := a.out.tell("step " + e.step + ": " + outcome(e.Explanation)); err != nil {
 			return err
 		}
 		if len(e.Workers) == 0 {
 			continue
 		}
-		t := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "  WORKER\tTAKES IT\tREASON\tSCORES")
+		t := newTable(a.out, "  WORKER", "TAKES IT", "REASON", "SCORES")
 		for _, v := range e.Workers {
-			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", v.Worker, takes(v.Reason), v.Detail, dash(scores(v.Scores)))
+			t.row("  "+v.Worker, takes(v.Reason), v.Detail, dash(scores(v.Scores)))
 		}
-		if err := t.Flush(); err != nil {
+		if err := t.end(); err != nil {
 			return err
 		}
 	}
@@ -270,7 +267,7 @@ func writeExplainedJSON(to *outlet, all []explained) error {
 		}
 		out = append(out, j)
 	}
-	return json.NewEncoder(to).Encode(out)
+	return to.writeJSON(out)
 }
 
 func jsonScores(all []pool.Score) []jsonScore {

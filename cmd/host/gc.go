@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -58,10 +56,10 @@ func (a *app) gcExplainCommand() *cobra.Command {
 					return usageIfUnknown(err)
 				}
 				if a.format == formatJSON {
-					return json.NewEncoder(a.out).Encode(jsonFates(verdicts))
+					return a.out.writeJSON(jsonFates(verdicts))
 				}
 				for _, v := range verdicts {
-					if _, err := fmt.Fprintln(a.out, wrap(thingOf(v)+": "+fate(v), a.out.width())); err != nil {
+					if err := a.out.tell(thingOf(v) + ": " + fate(v)); err != nil {
 						return err
 					}
 				}
@@ -155,7 +153,7 @@ func (a *app) tellGC(r *host.ReapReport, dry bool) error {
 }
 
 func writeGC(to *outlet, r *host.ReapReport, dry bool) error {
-	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	t := newTable(to)
 	kept, gone := 0, 0
 	for _, v := range r.Verdicts {
 		if v.Action == host.ReapKeep {
@@ -166,13 +164,13 @@ func writeGC(to *outlet, r *host.ReapReport, dry bool) error {
 		} else if v.Err == nil {
 			gone++
 		}
-		fmt.Fprintf(t, "%s\t%s\n", thingOf(v), fate(v))
+		t.row(thingOf(v), fate(v))
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.end(); err != nil {
 		return err
 	}
 	for name, why := range r.Away {
-		fmt.Fprintln(to, wrap("worker "+name+" is away, and what it has stays: "+why, to.width()))
+		_ = to.tell("worker " + name + " is away, and what it has stays: " + why) // the last line tells a failure
 	}
 	what := "gone"
 	if dry {
@@ -234,5 +232,5 @@ func jsonFates(verdicts []host.ReapVerdict) []jsonFate {
 }
 
 func writeGCJSON(to *outlet, r *host.ReapReport, dry bool) error {
-	return json.NewEncoder(to).Encode(jsonReap{DryRun: dry, Things: jsonFates(r.Verdicts), Away: r.Away})
+	return to.writeJSON(jsonReap{DryRun: dry, Things: jsonFates(r.Verdicts), Away: r.Away})
 }

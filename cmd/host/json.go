@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"sync"
 	"time"
 	"unicode/utf8"
@@ -86,12 +85,12 @@ type jsonResult struct {
 
 // jsonView prints every event as one JSON object a line.
 type jsonView struct {
-	mu  sync.Mutex
-	enc *json.Encoder
+	mu sync.Mutex
+	to *outlet
 }
 
 func newJSONView(out *outlet, req host.RunRequest) *jsonView {
-	v := &jsonView{enc: json.NewEncoder(out)}
+	v := &jsonView{to: out}
 	v.print(jsonEvent{Event: "run", ID: req.ID, Job: req.Job.Name})
 	return v
 }
@@ -103,7 +102,7 @@ func (v *jsonView) print(e jsonEvent) {
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	_ = v.enc.Encode(e)
+	_ = v.to.writeJSON(e)
 }
 
 func (v *jsonView) event(e host.Event) {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -64,7 +63,7 @@ func (a *app) logs(ctx context.Context, r *host.Records, run string, only []stri
 		}
 		var to sink = text.output(s.Step)
 		if a.format == formatJSON {
-			to = jsonSink{&jsonView{enc: json.NewEncoder(a.out)}, s.Step}
+			to = jsonSink{&jsonView{to: a.out}, s.Step}
 		}
 		shown := &careful{sink: to}
 		if err := stepLog(ctx, r, s, shown); err != nil {

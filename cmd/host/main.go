@@ -19,9 +19,10 @@ func main() {
 func slipway() int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	hurry, stop := watchSignals(cancel)
+	a := &app{in: os.Stdin, out: newOutlet(os.Stdout, "stdout", cancel), err: newOutlet(os.Stderr, "stderr", cancel)}
+	hurry, stop := watchSignals(cancel, giveUpTime(), a.giveUp)
 	defer stop()
-	a := &app{in: os.Stdin, out: newOutlet(os.Stdout, "stdout", cancel), err: newOutlet(os.Stderr, "stderr", cancel), hurry: hurry}
+	a.hurry = hurry
 	err := a.command().ExecuteContext(ctx)
 	return a.end(context.Cause(ctx), err)
 }

@@ -15,8 +15,8 @@ import (
 var built string
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == lyingArg {
-		serveLies(os.Args[2])
+	if len(os.Args) == 3 && os.Args[1] == hostileArg {
+		serveLie(os.Args[2])
 		return
 	}
 	os.Exit(testMain(m))
@@ -38,7 +38,7 @@ func testMain(m *testing.M) int {
 	built = dir
 	flag.Parse() // for the tier
 	for name, pkg := range map[string]string{"slipway": ".", "slipway-memory": "../../plugins/memory/cmd"} {
-		args := []string{"build", "-o", filepath.Join(dir, name)}
+		args := []string{"build", "-ldflags", "-X main.giveUpAfter=20s", "-o", filepath.Join(dir, name)}
 		if raceBuild && !testing.Short() { // in the gate the packages that they are made of run under the race detector, which makes these ten times slower
 			args = append(args, "-race")
 		}

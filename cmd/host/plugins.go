@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -48,20 +46,20 @@ It exits with 4 if one of them does not run.`,
 }
 
 func writePlugins(to *outlet, plugins []launch.Report) error {
-	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "PLUGIN\tSTATE\tRESTARTS\tIS\tVERSION\tSDK\tPROGRAM")
+	t := newTable(to, "PLUGIN", "STATE", "RESTARTS", "IS", "VERSION", "SDK", "PROGRAM")
 	for _, p := range plugins {
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", p.Name, pluginState(p), p.Restarts, dash(p.Info.Name), dash(p.Info.Version),
+		t.row(p.Name, pluginState(p), p.Restarts, dash(p.Info.Name), dash(p.Info.Version),
 			dash(p.Info.SDK), dash(p.Path))
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.end(); err != nil {
 		return err
 	}
 	for _, p := range plugins {
 		if p.Err == nil {
 			continue
 		}
-		if _, err := fmt.Fprintf(to, "\n%s\n", wrap(p.Err.Error(), to.width())); err != nil {
+		fmt.Fprintln(to)
+		if err := to.tell(p.Err.Error()); err != nil {
 			return err
 		}
 	}
@@ -106,5 +104,5 @@ func writePluginsJSON(to *outlet, plugins []launch.Report) error {
 		}
 		out = append(out, j)
 	}
-	return json.NewEncoder(to).Encode(out)
+	return to.writeJSON(out)
 }

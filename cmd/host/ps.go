@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,28 +84,28 @@ func (l listed) state(r host.RunInfo) string {
 }
 
 func (l listed) write(to *outlet) error {
-	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "RUN\tSTATE\tBEGAN\tENDED")
+	t := newTable(to, "RUN", "STATE", "BEGAN", "ENDED")
 	for _, r := range l.runs {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.ID, l.state(r), clock(r.Created), clock(r.EndedAt))
+		t.row(r.ID, l.state(r), clock(r.Created), clock(r.EndedAt))
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.end(); err != nil {
 		return err
 	}
-	fmt.Fprintln(t, "\nOWNER\tWORKER\tCONTAINER\tPROCESS\tSTATE\tCOMMAND\tSINCE")
+	fmt.Fprintln(to)
+	t = newTable(to, "OWNER", "WORKER", "CONTAINER", "PROCESS", "STATE", "COMMAND", "SINCE")
 	for _, c := range l.containers {
 		if len(c.Processes) == 0 {
-			fmt.Fprintf(t, "%s\t%s\t%s\t-\t-\t-\t%s\n", dash(c.Owner), c.Worker, c.State, clock(c.Created))
+			t.row(dash(c.Owner), c.Worker, c.State, "-", "-", "-", clock(c.Created))
 		}
 		for _, p := range c.Processes {
 			since := p.Started
 			if !p.Ended.IsZero() {
 				since = p.Ended
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", dash(c.Owner), c.Worker, c.State, p.Name, processState(p), dash(p.Path), clock(since))
+			t.row(dash(c.Owner), c.Worker, c.State, p.Name, processState(p), dash(p.Path), clock(since))
 		}
 	}
-	return t.Flush()
+	return t.end()
 }
 
 // clock is a time as lists tell it.
@@ -173,7 +171,7 @@ func (l listed) writeJSON(to *outlet) error {
 		}
 		out.Containers = append(out.Containers, j)
 	}
-	return json.NewEncoder(to).Encode(out)
+	return to.writeJSON(out)
 }
 
 // known leaves times out that are not.

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,7 +23,8 @@ import (
 type app struct {
 	in       io.Reader
 	out, err *outlet
-	hurry    <-chan struct{} // closed at the second interrupt
+	hurry    <-chan struct{}           // closed at the second interrupt
+	host     atomic.Pointer[host.Host] // that is open
 
 	run  string            // id of the run that is shown, if there is one
 	told map[string]string // by worker: its plugin, if it was told why that does not run
@@ -175,7 +178,8 @@ func (a *app) withHost(ctx context.Context, patience time.Duration, f func(*host
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, closeHost(ctx, h)) }()
+	a.host.Store(h)
+	defer func() { err = errors.Join(err, a.closeHost(ctx, h)) }()
 	rctx, cancel := ctx, context.CancelFunc(func() {})
 	if patience > 0 {
 		rctx, cancel = context.WithTimeout(ctx, patience)
@@ -188,11 +192,33 @@ func (a *app) withHost(ctx context.Context, patience time.Duration, f func(*host
 	return f(h)
 }
 
-// closeTime bounds the stopping of the plugins at the end of a command.
-const closeTime = 15 * time.Second
+// closeTime bounds the stopping of the plugins at the end of a command, and hurriedClose once somebody hurries.
+const (
+	closeTime    = 15 * time.Second
+	hurriedClose = 500 * time.Millisecond
+)
 
-func closeHost(ctx context.Context, h *host.Host) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+func (a *app) closeHost(ctx context.Context, h *host.Host) error {
+	ctx, cancel := a.closing(ctx)
 	defer cancel()
 	return h.Close(ctx)
+}
+
+// closing gives a context for the end of a command, though ctx may have ended.
+func (a *app) closing(ctx context.Context) (_ context.Context, release func()) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-a.hurry:
+			t := time.AfterFunc(hurriedClose, cancel)
+			defer t.Stop()
+			<-ctx.Done()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		cancel()
+		watch.Wait()
+	}
 }

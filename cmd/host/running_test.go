@@ -35,9 +35,13 @@ func (p *place) begin(c *exec.Cmd) *running {
 	p.t.Helper()
 	r := &running{t: p.t, cmd: c, changed: make(chan struct{})}
 	for _, s := range []struct {
+		own  io.Writer // the test's
 		pipe func() (io.ReadCloser, error)
 		into *strings.Builder
-	}{{r.cmd.StdoutPipe, &r.out}, {r.cmd.StderrPipe, &r.err}} {
+	}{{c.Stdout, r.cmd.StdoutPipe, &r.out}, {c.Stderr, r.cmd.StderrPipe, &r.err}} {
+		if s.own != nil {
+			continue
+		}
 		pipe, err := s.pipe()
 		p.must(err)
 		r.readers.Go(func() { r.collect(pipe, s.into) })

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"sync"
 )
 
@@ -12,8 +11,13 @@ type screen struct {
 	status   string
 }
 
-// write writes a piece. The outlet keeps its failure, and ends the command by it.
+// write writes a piece. The outlet keeps its failure, and ends the command by it. What goes to a file or another program waits for nobody but that, and nobody
+// waits for it.
 func (s *screen) write(to *outlet, piece []byte) {
+	if to == s.out && !to.term {
+		_, _ = to.Write(piece)
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clear()
@@ -28,7 +32,7 @@ func (s *screen) setStatus(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.clear()
-	if runes := []rune(strings.ReplaceAll(text, "\n", " ")); len(runes) >= s.err.width() {
+	if runes := []rune(text); len(runes) >= s.err.width() {
 		text = string(runes[:s.err.width()-1])
 	}
 	s.status = text

@@ -84,15 +84,16 @@ func (a *app) serve(ctx context.Context, flags serveFlags) (err error) {
 	if err != nil {
 		return err
 	}
+	a.host.Store(h)
 	traces, flush, err := newTraces(ctx)
 	if err != nil {
-		return errors.Join(err, closeHost(ctx, h))
+		return errors.Join(err, a.closeHost(ctx, h))
 	}
 	defer func() { err = errors.Join(err, flush()) }()
 	s := api.New(h, api.Options{Version: version, Log: log, Tracer: traces})
 	closed := false
 	closeServer := func() error {
-		cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
+		cctx, cancel := a.closing(ctx)
 		defer cancel()
 		closed = true
 		return s.Close(cctx)

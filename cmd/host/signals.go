@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 )
 
 // interrupted is the cause of a context that a signal has ended.
@@ -25,10 +26,10 @@ func (i interrupted) name() string {
 	return i.String()
 }
 
-// watchSignals ends a context at the first signal that asks slipway to end, and closes hurry at the second; the third has its usual
-// effect. INT and HUP stay ignored where slipway was started so, as by nohup. A closed pipe is an error of the write, not a
+// watchSignals ends a context at the first signal that asks slipway to end, and closes hurry at the second, after which it calls giveUp if stop is not called within the
+// time for that; the third has its usual effect. INT and HUP stay ignored where slipway was started so, as by nohup. A closed pipe is an error of the write, not a
 // signal.
-func watchSignals(end context.CancelCauseFunc) (hurry <-chan struct{}, stop func()) {
+func watchSignals(end context.CancelCauseFunc, within time.Duration, giveUp func()) (hurry <-chan struct{}, stop func()) {
 	pipes := make(chan os.Signal, 1) // nobody reads it; ignoring the signal instead would be inherited by plugins
 	signal.Notify(pipes, syscall.SIGPIPE)
 	signals := make(chan os.Signal, 2)
@@ -51,10 +52,54 @@ func watchSignals(end context.CancelCauseFunc) (hurry <-chan struct{}, stop func
 			close(second)
 			signal.Stop(signals)
 		case <-done:
+			return
+		}
+		late := time.NewTimer(within)
+		defer late.Stop()
+		select {
+		case <-late.C:
+			giveUp()
+		case <-done:
 		}
 	}()
 	return second, func() { // signals stay caught: what is left to do then is not worth leaving undone
 		close(done)
 		<-ended
 	}
+}
+
+// giveUpAfter is how long slipway may take to end after the second signal. By then everything has been told to end at once, so what goes on is stuck: in a
+// terminal that takes no output, perhaps. The tests' build has another, so that a busy machine does not change what is told.
+var giveUpAfter = "1800ms"
+
+func giveUpTime() time.Duration {
+	d, err := time.ParseDuration(giveUpAfter)
+	if err != nil {
+		panic(err)
+	}
+	return d
+}
+
+// abandonTime is how long plugins may take to be killed.
+const abandonTime = 200 * time.Millisecond
+
+// giveUp ends slipway wherever it is stuck, and leaves neither plugins nor a directory of its own.
+func (a *app) giveUp() {
+	if h := a.host.Load(); h != nil {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		killed := make(chan struct{})
+		go func() {
+			defer close(killed)
+			_ = h.Close(ctx) // under way already, perhaps
+		}()
+		select {
+		case <-killed:
+		case <-time.After(abandonTime):
+		}
+		if a.stateDir == "" {
+			_ = os.RemoveAll(h.StateDir()) // what stays is swept by the next one
+		}
+	}
+	os.Exit(codeInterrupted)
 }

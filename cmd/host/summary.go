@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/slipway-run/slipway/host"
@@ -14,8 +13,7 @@ import (
 func summary(to *outlet, req host.RunRequest, res *host.RunResult) string {
 	var b strings.Builder
 	b.WriteByte('\n')
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "STEP\tWORKER\tQUEUE\tSTREAM\tRUN\tEXIT\tRESULT")
+	t := newTable(&b, "STEP", "WORKER", "QUEUE", "STREAM", "RUN", "EXIT", "RESULT")
 	counts := make(map[host.StepState]int)
 	for _, s := range res.Steps {
 		counts[s.State]++
@@ -29,10 +27,10 @@ func summary(to *outlet, req host.RunRequest, res *host.RunResult) string {
 				s.Run = max(s.Exit.EndedAt.Sub(s.Exit.StartedAt), 0)
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", s.Step, dash(s.Worker), seen(s.Queue), seen(s.Stream), seen(s.Run), exit,
-			to.paint(stateColour(s.State), string(s.State))) // the last column, so its colour takes no width from others
+		t.row(s.Step, dash(s.Worker), seen(s.Queue), seen(s.Stream), seen(s.Run), exit,
+			trusted(to.paint(stateColour(s.State), string(s.State)))) // the last column, so its colour takes no width from others
 	}
-	t.Flush()
+	t.end()
 	b.WriteByte('\n')
 	for _, name := range sortedKeys(req.Outputs) {
 		if dir, ok := res.Outputs[name]; ok {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/internal/printable"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -52,7 +53,7 @@ func (v *textView) event(e host.Event) {
 			v.detail(e.Step, "waits: "+e.Message)
 		}
 	case host.EventAgain:
-		v.note(e.Step, v.a.err.paint(yellow, "tried again: "+e.Message))
+		v.painted(e.Step, yellow, "tried again: "+e.Message)
 	case host.EventPlaced:
 		v.pause(e.Step, false) // where it was silent nobody waits any more
 		v.detail(e.Step, "on worker "+e.Worker)
@@ -62,7 +63,7 @@ func (v *textView) event(e host.Event) {
 		v.status(fmt.Sprintf("%s: %s", e.Step, e.Message))
 	case host.EventPaused:
 		if v.pause(e.Step, true) {
-			v.note(e.Step, v.a.err.paint(yellow, "paused: "+e.Message))
+			v.painted(e.Step, yellow, "paused: "+e.Message)
 		}
 	case host.EventResumed:
 		if v.pause(e.Step, false) {
@@ -70,7 +71,7 @@ func (v *textView) event(e host.Event) {
 		}
 	case host.EventFinished:
 		if e.Result.State != host.StepSucceeded && !v.plain {
-			v.note(e.Step, v.a.err.paint(stateColour(e.Result.State), v.a.summary(*e.Result)))
+			v.painted(e.Step, stateColour(e.Result.State), v.a.summary(*e.Result))
 		}
 	}
 }
@@ -117,7 +118,7 @@ func (v *textView) stream(e host.Event) {
 
 func (v *textView) status(text string) {
 	if !v.plain {
-		v.screen.setStatus(text)
+		v.screen.setStatus(printable.Line(text))
 	}
 }
 
@@ -128,8 +129,12 @@ func (v *textView) detail(step, text string) {
 	}
 }
 
-// note writes a line of slipway's own about a step.
-func (v *textView) note(step, text string) {
+// note writes a line of slipway's own about a step. What is in it may come from anybody.
+func (v *textView) note(step, text string) { v.painted(step, 0, text) }
+
+// painted is note in a colour; 0: none.
+func (v *textView) painted(step string, colour int, text string) {
+	text = v.a.err.paint(colour, printable.Message(text))
 	if v.plain {
 		v.print("slipway: " + text)
 		return
@@ -137,7 +142,7 @@ func (v *textView) note(step, text string) {
 	v.print(v.name(v.a.err, step) + " - " + strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", v.width+3)))
 }
 
-func (v *textView) say(text string) { v.print("slipway: " + text) }
+func (v *textView) say(text string) { v.print("slipway: " + printable.Message(text)) }
 
 func (v *textView) print(line string) {
 	v.screen.write(v.a.err, []byte(wrap(line, v.a.err.width())+"\n"))

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -16,7 +15,7 @@ func (a *app) versionCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if a.format == formatJSON {
-				return json.NewEncoder(a.out).Encode(map[string]string{"version": version, "sdk": sdk.Version})
+				return a.out.writeJSON(map[string]string{"version": version, "sdk": sdk.Version})
 			}
 			_, err := fmt.Fprintf(a.out, "slipway %s (sdk %s)\n", version, sdk.Version)
 			return err

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"encoding/json"
-	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -40,16 +37,15 @@ starts nothing; "slipway gc explain ID" tells why a volume stays or goes.`,
 }
 
 func writeVolumes(to *outlet, list []host.VolumeInfo) error {
-	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "VOLUME\tWORKER\tSTATE\tROLE\tOWNER\tPATH\tARTIFACT\tSIZE\tMADE")
+	t := newTable(to, "VOLUME", "WORKER", "STATE", "ROLE", "OWNER", "PATH", "ARTIFACT", "SIZE", "MADE")
 	for _, v := range list {
 		size := "-"
 		if v.Bytes > 0 {
 			size = byteSize(v.Bytes)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", v.ID, v.Worker, v.State, v.Role, dash(v.Owner), dash(v.Path), dash(v.Artifact), size, clock(v.Created))
+		t.row(v.ID, v.Worker, v.State, v.Role, dash(v.Owner), dash(v.Path), dash(v.Artifact), size, clock(v.Created))
 	}
-	return t.Flush()
+	return t.end()
 }
 
 type jsonVolume struct {
@@ -70,5 +66,5 @@ func writeVolumesJSON(to *outlet, list []host.VolumeInfo) error {
 		out = append(out, jsonVolume{ID: v.ID, Worker: v.Worker, State: v.State, Role: v.Role, Owner: v.Owner, Path: v.Path, Artifact: v.Artifact,
 			Bytes: v.Bytes, Created: v.Created})
 	}
-	return json.NewEncoder(to).Encode(out)
+	return to.writeJSON(out)
 }

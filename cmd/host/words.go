@@ -27,7 +27,7 @@ func (a *app) complain(err error) {
 
 // say prints a line of slipway's own.
 func (a *app) say(text string) {
-	fmt.Fprintln(a.err, wrap("slipway: "+text, a.err.width()))
+	_ = a.err.tell("slipway: " + text) // the outlet keeps its failure
 }
 
 // words puts an error into words for a person: without the ids that only slipway needs, and with what to do.

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,18 +70,18 @@ func away(r host.WorkerReport) bool {
 }
 
 func writeWorkers(to *outlet, workers []host.WorkerReport) error {
-	t := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "WORKER\tSTATE\tPLUGIN\tPLATFORM\tTEAM\tTAGS\tFEATURES")
+	t := newTable(to, "WORKER", "STATE", "PLUGIN", "PLATFORM", "TEAM", "TAGS", "FEATURES")
 	for _, r := range workers {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Name, workerState(r), r.Plugin, dash(r.Info.Platform), dash(r.Info.Team),
+		t.row(r.Name, workerState(r), r.Plugin, dash(r.Info.Platform), dash(r.Info.Team),
 			dash(strings.Join(r.Info.Tags, ",")), dash(strings.Join(features(r), " ")))
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.end(); err != nil {
 		return err
 	}
 	for _, r := range workers {
 		if why := workerReason(r); why != "" {
-			if _, err := fmt.Fprintf(to, "\n%s\n", wrap("worker "+r.Name+": "+why, to.width())); err != nil {
+			fmt.Fprintln(to)
+			if err := to.tell("worker " + r.Name + ": " + why); err != nil {
 				return err
 			}
 		}
@@ -223,5 +221,5 @@ func writeWorkersJSON(to *outlet, workers []host.WorkerReport) error {
 			Platform: r.Info.Platform, Team: r.Info.Team, Tags: r.Info.Tags, Features: features(r), Encodings: r.Status.Encodings,
 			Zone: r.Status.Zone, Capacity: jsonAmount(r.Status.Capacity), Used: jsonAmount(r.Status.Used)})
 	}
-	return json.NewEncoder(to).Encode(out)
+	return to.writeJSON(out)
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/slipway-run/slipway/internal/printable"
 )
 
 // WriteDiagnostics writes diagnostics of this package or of any other that reads HCL for people: what is wrong, the file and line, the
@@ -36,11 +38,11 @@ func WriteDiagnostics(w io.Writer, diags hcl.Diagnostics, sources map[string][]b
 		}
 	}
 	files := make(map[string]*hcl.File)
-	visible := make(map[string]*escaped)
+	visible := make(map[string]*printable.Text)
 	for name, src := range contents {
-		e := escape(src)
+		e := printable.Escape(src)
 		visible[name] = e
-		files[escapeText(name)] = &hcl.File{Bytes: e.text}
+		files[escapeText(name)] = &hcl.File{Bytes: e.Bytes}
 	}
 	shown := make(hcl.Diagnostics, 0, len(diags))
 	for _, d := range diags {

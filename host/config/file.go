@@ -165,7 +165,7 @@ func (r *reader) file(c *Config, body hcl.Body) {
 		c.Workers = append(c.Workers, r.worker(b, plugins))
 	}
 	if b := r.single("placement", blocks["placement"]); b != nil {
-		r.placement(&c.Placement, b)
+		r.placement(&c.Placement, b, c.Workers)
 	}
 	if b := r.single("timing", blocks["timing"]); b != nil {
 		r.timing(&c.Timing, b)
@@ -279,9 +279,10 @@ func (r *reader) body(content *hcl.BodyContent) hcl.Body {
 	return b.Body
 }
 
-func (r *reader) placement(p *Placement, b *hcl.Block) {
+func (r *reader) placement(p *Placement, b *hcl.Block, workers []Worker) {
 	content := r.content(b.Body, placementFields())
 	v := r.settings(content, placementFields())
+	p.Limits = r.limits(content, v)
 	chain := func(name string, chain *[]string) {
 		names, ok := v[name].([]string)
 		if !ok {
@@ -297,23 +298,37 @@ func (r *reader) placement(p *Placement, b *hcl.Block) {
 			if slices.Contains(names[:i], s) {
 				r.wrong(items[i].Range(), "Duplicate strategy", "%q is in the chain already, where it has decided all that it can.", s)
 			}
+			for _, k := range limitKinds() {
+				if s == k.strategy && content.Attributes[k.name] == nil && !slices.ContainsFunc(workers, func(w Worker) bool { return k.limit(w.Limits) > 0 }) {
+					r.wrong(items[i].Range(), "Strategy without a limit", "%q limits nothing, as nothing says how many: write %s = N into this block or into a worker block.", s, k.name)
+				}
+			}
 		}
 	}
 	chain("build", &p.Build)
 	p.NoInput = slices.Clone(p.Build)
 	chain("no_input", &p.NoInput)
 	chain("check", &p.Check)
-	p.Limits = r.limits(content, v)
-	for _, l := range []struct {
-		name, strategy string
-		limit          int
-	}{{"max_containers", "limit-active-containers", p.Limits.Containers}, {"max_tasks", "limit-active-tasks", p.Limits.Tasks},
-		{"max_volumes", "limit-active-volumes", p.Limits.Volumes}} {
-		if l.limit > 0 && !slices.Contains(slices.Concat(p.Build, p.NoInput, p.Check), l.strategy) {
-			r.wrong(content.Attributes[l.name].Range, "Limit without effect", "%q holds in the chains that name %q, and none does: add it to build, no_input or check.", l.name, l.strategy)
+	for _, k := range limitKinds() {
+		if k.limit(p.Limits) > 0 && !slices.Contains(slices.Concat(p.Build, p.NoInput, p.Check), k.strategy) {
+			r.wrong(content.Attributes[k.name].Range, "Limit without effect", "%q holds in the chains that name %q, and none does: add it to build, no_input or check.", k.name, k.strategy)
 		}
 	}
 	r.patience(content, v, "wait_limit", &p.WaitLimit)
+}
+
+// limitKind is a limit, with the strategy in whose chains that of the placement block holds; a worker's own holds in all.
+type limitKind struct {
+	name, strategy string
+	limit          func(Limits) int
+}
+
+func limitKinds() []limitKind {
+	return []limitKind{
+		{"max_containers", "limit-active-containers", func(l Limits) int { return l.Containers }},
+		{"max_tasks", "limit-active-tasks", func(l Limits) int { return l.Tasks }},
+		{"max_volumes", "limit-active-volumes", func(l Limits) int { return l.Volumes }},
+	}
 }
 
 // limits are those of a worker or a placement block.

@@ -85,8 +85,8 @@ func TestHostileStderr(t *testing.T) {
 			t.Errorf("%s was logged as %v", line, got)
 		}
 	}
-	l.await(t, "\uFFFD[2J\uFFFD[31mred")
-	good := l.await(t, "good \uFFFD[2J")
+	l.await(t, `\x1b[2J\x1b[31mred`)
+	good := l.await(t, `good \x1b[2J`)
 	if good["level"] != "ERROR" || good["plugin.pid"] != 7.0 || good["deep"] != `{"a":[1]}` {
 		t.Errorf("hclog's line was logged as %v", good)
 	}

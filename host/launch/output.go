@@ -13,7 +13,8 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
+
+	"github.com/slipway-run/slipway/internal/printable"
 )
 
 // output reads what a process prints, and keeps up with it whatever it is. The first line on stdout is the handshake; any
@@ -235,12 +236,7 @@ func attrValue(v any) any {
 
 // clean keeps a plugin's bytes from steering a terminal.
 func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || !unicode.IsControl(r) {
-			return r
-		}
-		return unicode.ReplacementChar
-	}, strings.TrimSuffix(strings.ReplaceAll(s, "\r\n", "\n"), "\r"))
+	return printable.Lines(strings.TrimSuffix(strings.ReplaceAll(s, "\r\n", "\n"), "\r"))
 }
 
 // eachLine hands over each line without its end, at most maxLine bytes of it and how many were cut, until r ends or fails.

@@ -1,0 +1,214 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/slipway-run/slipway/plugins/memory"
+	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/rpc"
+)
+
+// hostileArg has this test's program serve as a plugin: memory's, but for the lie that the next argument names.
+const hostileArg = "hostile-plugin"
+
+// lie is what a hostile plugin does otherwise than memory does. What is nil it does well.
+type lie struct {
+	follow  func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error
+	signal  func(ctx context.Context) error
+	destroy func(ctx context.Context) error // a container
+	start   func() error                    // a process
+	status  func(*sdk.Status)
+	workers func(*sdk.WorkerEvent)
+	close   func()
+}
+
+// exits is the name of the lie that processes ended so, one after another.
+func exits(ends string) string { return "exits " + ends }
+
+func findLie(name string) (lie, error) {
+	if text, ok := strings.CutPrefix(name, "exits "); ok {
+		var ends []sdk.Exit
+		err := json.Unmarshal([]byte(text), &ends)
+		return lie{follow: exitsAre(ends)}, err
+	}
+	l, ok := lies()[name]
+	if !ok {
+		return l, fmt.Errorf("there is no lie %q", name)
+	}
+	return l, nil
+}
+
+func lies() map[string]lie {
+	return map[string]lie{
+		"honest": {},
+		"open after the exit": {follow: func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+			_ = w.FollowProcess(ctx, c, p, from, f)
+			return forever(ctx)
+		}},
+		"no exit ever": {follow: func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+			f.Exit = func(sdk.Exit) error { return nil }
+			_ = w.FollowProcess(ctx, c, p, from, f)
+			return forever(ctx)
+		}},
+		"ends without an exit": {follow: func(_ context.Context, _ sdk.Worker, _ sdk.ContainerID, _ sdk.ProcessID, _ sdk.Position, f sdk.Follow) error {
+			return f.Opened(sdk.Opened{State: sdk.ProcessRunning})
+		}},
+		"superseded by nobody": {follow: func(_ context.Context, _ sdk.Worker, _ sdk.ContainerID, p sdk.ProcessID, _ sdk.Position, f sdk.Follow) error {
+			return errors.Join(f.Opened(sdk.Opened{State: sdk.ProcessRunning}),
+				sdk.NewFailedPrecondition(sdk.ReasonSuperseded, sdk.KindProcess, string(p), "somebody else follows"))
+		}},
+		"negative position": {follow: recordAt(func(sdk.Position) sdk.Position { return -1 })},
+		"last position":     {follow: recordAt(func(sdk.Position) sdk.Position { return 1<<63 - 1 })},
+		"hole":              {follow: recordAt(func(at sdk.Position) sdk.Position { return at + 1 })},
+		"a byte is gone, for ever": {follow: func(_ context.Context, _ sdk.Worker, _ sdk.ContainerID, _ sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+			return errors.Join(f.Opened(sdk.Opened{State: sdk.ProcessRunning, Oldest: from + 1}),
+				&sdk.Error{Class: sdk.FailedPrecondition, Reason: sdk.ReasonOutputGap, Position: from + 1, Message: "it is gone"})
+		}},
+		"status":        {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Degraded, forged }},
+		"away":          {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Away, forged }},
+		"start refused": {start: func() error { return sdk.NewInvalid(sdk.ReasonExecutableNotFound, "%s", forged) }},
+		"long refusal":  {start: func() error { return sdk.NewInvalid(sdk.ReasonSpec, "%s", strings.Repeat("x", 100<<10)) }},
+		"paused": {follow: func(context.Context, sdk.Worker, sdk.ContainerID, sdk.ProcessID, sdk.Position, sdk.Follow) error {
+			return sdk.NewUnavailable(nil, "%s", forged)
+		}},
+		"tags": {workers: func(e *sdk.WorkerEvent) {
+			for i := range e.Workers {
+				e.Workers[i].Tags, e.Workers[i].Platform = []string{forged}, forged
+			}
+		}},
+		"answers nothing": {signal: forever, destroy: forever, close: func() { select {} },
+			follow: func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+				f.Exit = func(sdk.Exit) error { return nil }
+				_ = w.FollowProcess(ctx, c, p, from, f)
+				return forever(ctx)
+			}},
+	}
+}
+
+// forged clears a terminal, turns the direction of writing, and looks like a line of slipway's own.
+const forged = "\x1b[2J\u202e\u009b31m\nonly - succeeded\nslipway: all went well\r"
+
+func forever(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func exitsAre(ends []sdk.Exit) func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+	return func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+		tell := f.Exit
+		f.Exit = func(sdk.Exit) (err error) {
+			for _, e := range ends {
+				err = errors.Join(err, tell(e))
+			}
+			return err
+		}
+		return w.FollowProcess(ctx, c, p, from, f)
+	}
+}
+
+// recordAt tells one byte of output at another position than that where it belongs.
+func recordAt(where func(sdk.Position) sdk.Position) func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+	return func(ctx context.Context, _ sdk.Worker, _ sdk.ContainerID, _ sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+		if err := f.Opened(sdk.Opened{State: sdk.ProcessRunning}); err != nil {
+			return err
+		}
+		if err := f.Output([]sdk.Record{{Stream: sdk.Stdout, Position: where(from), Data: []byte("x")}}); err != nil {
+			return err
+		}
+		return forever(ctx)
+	}
+}
+
+func serveLie(name string) {
+	l, err := findLie(name)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	p := memory.Plugin()
+	open := p.Open
+	p.Open = func(ctx context.Context, c sdk.Config) (sdk.Runtime, error) {
+		rt, err := open(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return &hostile{rt, l}, nil
+	}
+	rpc.Serve(p)
+}
+
+// hostile is a runtime that lies.
+type hostile struct {
+	sdk.Runtime
+	lie lie
+}
+
+func (h *hostile) Workers(ctx context.Context, emit func(sdk.WorkerEvent) error) error {
+	return h.Runtime.Workers(ctx, func(e sdk.WorkerEvent) error {
+		if h.lie.workers != nil {
+			h.lie.workers(&e)
+		}
+		return emit(e)
+	})
+}
+
+func (h *hostile) Worker(name string) (sdk.Worker, error) {
+	w, err := h.Runtime.Worker(name)
+	if err != nil {
+		return nil, err
+	}
+	return &hostileWorker{w, h.lie}, nil
+}
+
+type hostileWorker struct {
+	sdk.Worker
+	lie lie
+}
+
+func (w *hostileWorker) Status(ctx context.Context) (sdk.Status, error) {
+	s, err := w.Worker.Status(ctx)
+	if w.lie.status != nil {
+		w.lie.status(&s)
+	}
+	return s, err
+}
+
+func (w *hostileWorker) StartProcess(ctx context.Context, c sdk.ContainerID, spec sdk.ProcessSpec) error {
+	if w.lie.start != nil {
+		return w.lie.start()
+	}
+	return w.Worker.StartProcess(ctx, c, spec)
+}
+
+func (w *hostileWorker) FollowProcess(ctx context.Context, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+	if w.lie.follow != nil {
+		return w.lie.follow(ctx, w.Worker, c, p, from, f)
+	}
+	return w.Worker.FollowProcess(ctx, c, p, from, f)
+}
+
+func (w *hostileWorker) SignalProcess(ctx context.Context, c sdk.ContainerID, p sdk.ProcessID, s sdk.Signal) error {
+	if w.lie.signal != nil {
+		return w.lie.signal(ctx)
+	}
+	return w.Worker.SignalProcess(ctx, c, p, s)
+}
+
+func (w *hostileWorker) DestroyContainer(ctx context.Context, c sdk.ContainerID) error {
+	if w.lie.destroy != nil {
+		return w.lie.destroy(ctx)
+	}
+	return w.Worker.DestroyContainer(ctx, c)
+}
+
+func (w *hostileWorker) Close() error {
+	if w.lie.close != nil {
+		w.lie.close()
+	}
+	return w.Worker.Close()
+}

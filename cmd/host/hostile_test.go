@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+)
+
+// hostilePlugin is a configuration with a plugin that lies so.
+func hostilePlugin(t *testing.T, lie, more string) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("plugin \"memory\" {\n  command = %q\n  args    = [%q, %q]\n}\nworker \"m\" { plugin = \"memory\" }\n%s\n", self, hostileArg, lie, more)
+}
+
+// TestToldEnds: no end that a plugin makes up makes slipway end with 0 but that of a success, and what it says then is what its records say.
+func TestToldEnds(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ends      string
+		exec, run int
+		says      string // by logs
+	}{
+		"256":                {`[{"Code": 256, "Reason": "exited"}]`, codeExecFailed, codeLost, "lost"},
+		"-256":               {`[{"Code": -256, "Reason": "exited"}]`, codeExecFailed, codeLost, "lost"},
+		"2 to the 32nd":      {`[{"Code": 4294967296, "Reason": "exited"}]`, codeExecFailed, codeLost, "lost"},
+		"0 with a signal":    {`[{"Code": 0, "Signal": "KILL", "Reason": "signalled"}]`, codeExecFailed, codeLost, "lost"},
+		"3, then 0":          {`[{"Code": 3, "Reason": "exited"}, {"Code": 0, "Reason": "exited"}]`, 3, codeStepFailed, "exit code 3"},
+		"0, then 3":          {`[{"Code": 0, "Reason": "exited"}, {"Code": 3, "Reason": "exited"}]`, 0, 0, "exit code 0"},
+		"none, and then a 0": {`[{"Code": 256, "Reason": "exited"}, {"Code": 0, "Reason": "exited"}]`, codeExecFailed, codeLost, "lost"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.write(map[string]string{"j.hcl": oneStep("echo made > out/made"), "lies.hcl": hostilePlugin(t, exits(c.ends), "")})
+			r := p.run("-c", "lies.hcl", "exec", "--", "true").wants(c.exec)
+			if c.exec == codeExecFailed {
+				r.says("its plugin told an end that is none")
+			}
+			p.run("-c", "lies.hcl", "run", "j.hcl", "--state", "state", "--id", "a", "-o", "out=out").wants(c.run)
+			if _, err := os.Stat(p.work + "/out"); (err == nil) != (c.run == 0) {
+				t.Errorf("the output: %v", err)
+			}
+			p.run("logs", "a", "--state", "state").wants(0).says("only - " + c.says)
+		})
+	}
+}
+
+// TestFollowLies: whatever a plugin tells of a process's output and end, or does not tell, an interrupt ends the command, and leaves nothing.
+func TestFollowLies(t *testing.T) {
+	for _, lie := range []string{"no exit ever", "ends without an exit", "superseded by nobody", "negative position", "last position", "hole", "a byte is gone, for ever"} {
+		t.Run(lie, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.write(map[string]string{"j.hcl": oneStep("echo ready; sleep 600"), "lies.hcl": hostilePlugin(t, lie, "")})
+			r := p.start("-c", "lies.hcl", "run", "j.hcl", "--grace", "100ms")
+			if lie == "no exit ever" {
+				r.await("only | ready")
+			} else {
+				r.await("only - paused")
+			}
+			r.signal(os.Interrupt)
+			r.wait().wants(codeInterrupted).says("only - aborted")
+		})
+	}
+}
+
+// TestFollowLiesEnd: what a plugin says of a process in vain for as long as its worker is waited for makes the step lost, not a success, and not a wait without end.
+func TestFollowLiesEnd(t *testing.T) {
+	for _, lie := range []string{"ends without an exit", "superseded by nobody", "negative position", "last position", "hole", "a byte is gone, for ever"} {
+		t.Run(lie, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(t, lie, `timing { worker_gone = "1s" }`)})
+			p.run("-c", "lies.hcl", "run", "j.hcl", "-o", "out=out").wants(codeLost).says("only - paused", "only - lost", "output out was not written")
+		})
+	}
+}
+
+// TestOpenAfterExit: once an exit is stored, nobody waits for the stream that told it.
+func TestOpenAfterExit(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.write(map[string]string{"j.hcl": oneStep("echo made > out/made"), "lies.hcl": hostilePlugin(t, "open after the exit", "")})
+	p.run("-c", "lies.hcl", "exec", "--", "sh", "-c", "echo said; exit 3").wants(3).prints("said\n")
+	p.run("-c", "lies.hcl", "run", "j.hcl", "-o", "out=out").wants(0)
+	if got := p.read("out/made"); got != "made\n" {
+		t.Errorf("the output is %q", got)
+	}
+}
+
+// TestInterruptTwiceUnanswered ends by the second interrupt where the plugin answers nothing any more, and does not end when asked.
+func TestInterruptTwiceUnanswered(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.write(map[string]string{"j.hcl": oneStep("echo ready; sleep 600"), "lies.hcl": hostilePlugin(t, "answers nothing", "")})
+	r := p.start("-c", "lies.hcl", "run", "j.hcl", "--grace", "1h")
+	r.await("only | ready")
+	r.signal(os.Interrupt)
+	r.await("interrupt again to kill it")
+	began := time.Now()
+	r.signal(os.Interrupt)
+	r.wait().wants(codeInterrupted).says("only - aborted").once()
+	t.Logf("ended %v after the second interrupt", time.Since(began))
+}
+
+// TestForgedText: nothing that a plugin says steers a terminal, looks like a line of slipway's, or fills the screen. In JSON it is what the plugin said.
+func TestForgedText(t *testing.T) {
+	for lie, c := range map[string]struct {
+		args []string
+		code int
+	}{
+		"status":        {[]string{"workers"}, 0},
+		"tags":          {[]string{"workers"}, 0},
+		"away":          {[]string{"workers"}, codeInternal},
+		"start refused": {[]string{"run", "j.hcl"}, codeInternal},
+		"long refusal":  {[]string{"run", "j.hcl"}, codeInternal},
+		"paused":        {[]string{"run", "j.hcl"}, codeLost},
+	} {
+		t.Run(lie, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(t, lie, `timing { worker_gone = "1s" }`)})
+			args := append([]string{"-c", "lies.hcl"}, c.args...)
+			r := p.run(args...).wants(c.code)
+			for _, text := range []string{r.out, r.err} {
+				if i := strings.IndexFunc(text, func(r rune) bool {
+					return r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r)
+				}); i >= 0 {
+					t.Errorf("it shows %q", text[i:min(len(text), i+20)])
+				}
+				for line := range strings.Lines(text) {
+					if strings.HasPrefix(line, "only - succeeded") || strings.HasPrefix(line, "slipway: all went well") {
+						t.Errorf("it shows a forged line: %q", text)
+					}
+				}
+				if len(text) > 20<<10 {
+					t.Errorf("it shows %d bytes", len(text))
+				}
+			}
+			if !strings.Contains(r.out+r.err, `\x1b[2J`) && lie != "long refusal" {
+				t.Errorf("it does not tell what the plugin said:\n%s%s", r.out, r.err)
+			}
+			j := p.run(append(args, "-o", "json")...).wants(c.code)
+			if lie != "long refusal" && !strings.Contains(j.out, `\u001b[2J\u202e\u009b31m\nonly - succeeded`) {
+				t.Errorf("in JSON: %s", tail(j.out))
+			}
+		})
+	}
+}
