@@ -133,7 +133,7 @@ const MainProcess = "main"
 // what needs it. When ctx ends, what runs is aborted with a grace, and everything is cleaned up before Run returns. The
 // error is about the run as a whole (it could not begin, an output could not be written); how the steps fared is in the
 // result, which is there in either case once a step has begun. A run of which an output could not be written can be resumed, unless the content of
-// all of those is lost with the workers that had it: that is NotFound of KindArtifact, and the run's end.
+// all of those is lost with the workers that had it, which is NotFound of KindArtifact, or is no archive that can be unpacked: that is the run's end.
 func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 	began := time.Now()
 	if req.ID == "" {
@@ -201,7 +201,7 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 	if h.ctx.Err() != nil {
 		return out, errors.Join(err, fmt.Errorf("run %s can be resumed: %w", r.id, ErrClosed))
 	}
-	if err != nil && ctx.Err() == nil && !lostForGood(err) {
+	if err != nil && ctx.Err() == nil && !hopeless(err) {
 		if h.ephemeral() {
 			return out, fmt.Errorf("%w: what was made goes with this run; with a state directory it could be resumed", err)
 		}
@@ -379,12 +379,15 @@ func (r *run) takeOutputs(ctx context.Context) (map[string]string, error) {
 	return taken, errors.Join(errs...)
 }
 
-// lostForGood tells whether the content of every output that could not be taken is gone: to resume the run would change nothing.
-func lostForGood(err error) bool {
-	if all, ok := err.(interface{ Unwrap() []error }); ok {
-		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !sdk.IsNotFound(err, KindArtifact) })
+// hopeless tells whether none of the outputs that could not be taken can ever be: its content is gone, or is no archive that can be unpacked.
+func hopeless(err error) bool {
+	none := func(err error) bool {
+		return sdk.IsNotFound(err, KindArtifact) || errors.Is(err, sdk.ReasonArchive) || errors.Is(err, sdk.ReasonTooLarge)
 	}
-	return sdk.IsNotFound(err, KindArtifact)
+	if all, ok := err.(interface{ Unwrap() []error }); ok {
+		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !none(err) })
+	}
+	return none(err)
 }
 
 func (r *run) deliver(ctx context.Context, output string, a *Artifact, target string) error {

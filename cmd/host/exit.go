@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/host/stream"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -68,6 +69,9 @@ func exitCode(err error) int {
 	}
 	var usage usageError
 	var bad *host.ConfigError
+	if isType[*stream.UnpackError](err) { // what was made is at fault, not what was asked for
+		return codeInternal
+	}
 	if errors.As(err, &usage) || errors.As(err, &bad) || errors.Is(err, sdk.Invalid) {
 		return codeUsage
 	}

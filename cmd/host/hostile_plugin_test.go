@@ -1,13 +1,16 @@
 package main
 
 import (
+	"archive/tar"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/rpc"
@@ -24,6 +27,7 @@ type lie struct {
 	start   func() error                    // a process
 	status  func(*sdk.Status)
 	workers func(*sdk.WorkerEvent)
+	archive func(w io.Writer) error // in place of a volume's content
 	close   func()
 }
 
@@ -81,6 +85,29 @@ func lies() map[string]lie {
 				e.Workers[i].Tags, e.Workers[i].Platform = []string{forged}, forged
 			}
 		}},
+		"bomb":                {archive: func(w io.Writer) error { _, err := w.Write(testkit.SparseBomb("bomb", 8<<40)); return err }},
+		"absolute name":       {archive: oneEntry(tar.Header{Name: "/tmp/slipway-was-here", Typeflag: tar.TypeReg})},
+		"name that leads out": {archive: oneEntry(tar.Header{Name: "../../slipway-was-here", Typeflag: tar.TypeReg})},
+		"link that leads out": {archive: func(w io.Writer) error {
+			t := tar.NewWriter(w)
+			return errors.Join(t.WriteHeader(&tar.Header{Name: "out", Typeflag: tar.TypeSymlink, Linkname: "../.."}),
+				t.WriteHeader(&tar.Header{Name: "out/slipway-was-here", Typeflag: tar.TypeReg}), t.Close())
+		}},
+		"device": {archive: oneEntry(tar.Header{Name: "null", Typeflag: tar.TypeChar, Devmajor: 1, Devminor: 3})},
+		"no archive": {archive: func(w io.Writer) error {
+			_, err := io.WriteString(w, strings.Repeat("this is no archive", 100))
+			return err
+		}},
+		"half an archive": {archive: func(w io.Writer) error { _, err := w.Write(testkit.SparseBomb("bomb", 1)[:512]); return err }},
+		"many directories": {archive: func(w io.Writer) error {
+			t := tar.NewWriter(w)
+			for i := range 10_000 {
+				if err := t.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d/%s", i, strings.Repeat("x", 200)), Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {
+					return err
+				}
+			}
+			return t.WriteHeader(&tar.Header{Name: "pipe", Typeflag: tar.TypeFifo})
+		}},
 		"answers nothing": {signal: forever, destroy: forever, close: func() { select {} },
 			follow: func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
 				f.Exit = func(sdk.Exit) error { return nil }
@@ -92,6 +119,13 @@ func lies() map[string]lie {
 
 // forged clears a terminal, turns the direction of writing, and looks like a line of slipway's own.
 const forged = "\x1b[2J\u202e\u009b31m\nonly - succeeded\nslipway: all went well\r"
+
+func oneEntry(h tar.Header) func(io.Writer) error {
+	return func(w io.Writer) error {
+		t := tar.NewWriter(w)
+		return errors.Join(t.WriteHeader(&h), t.Close())
+	}
+}
 
 func forever(ctx context.Context) error {
 	<-ctx.Done()
@@ -204,6 +238,13 @@ func (w *hostileWorker) DestroyContainer(ctx context.Context, c sdk.ContainerID)
 		return w.lie.destroy(ctx)
 	}
 	return w.Worker.DestroyContainer(ctx, c)
+}
+
+func (w *hostileWorker) StreamOut(ctx context.Context, v sdk.VolumeID, out sdk.StreamOut, to io.Writer) error {
+	if w.lie.archive != nil {
+		return w.lie.archive(to)
+	}
+	return w.Worker.StreamOut(ctx, v, out, to)
 }
 
 func (w *hostileWorker) Close() error {

@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 	"unicode"
@@ -152,5 +155,46 @@ func TestForgedText(t *testing.T) {
 				t.Errorf("in JSON: %s", tail(j.out))
 			}
 		})
+	}
+}
+
+// TestArchiveLies: whatever a plugin gives as a volume's content, nothing but the output's place is written, in little memory, and it is no mistake of the person's.
+func TestArchiveLies(t *testing.T) {
+	for lie, says := range map[string]string{"bomb": "more than 1099511627776 bytes of files", "absolute name": "/tmp/slipway-was-here", "name that leads out": "../../slipway-was-here",
+		"link that leads out": "out/slipway-was-here", "device": "devices", "no archive": "damaged", "half an archive": "its end is missing", "many directories": "pipe"} {
+		t.Run(lie, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(t, lie, "")})
+			c := p.command("-c", "lies.hcl", "run", "j.hcl", "--state", "state", "-o", "out=out", "--id", "a")
+			r := p.runWith(c).wants(codeInternal).says("output out was not written", `output "out"`, says)
+			if strings.Contains(r.err, "resume") {
+				t.Errorf("it advises to resume what cannot be mended: %s", r.err)
+			}
+			p.memory(c)
+			for _, out := range []string{p.work + "/out", p.work + "/slipway-was-here", p.root + "/slipway-was-here", "/tmp/slipway-was-here"} {
+				if _, err := os.Lstat(out); !os.IsNotExist(err) {
+					t.Errorf("there is %s: %v", out, err)
+				}
+			}
+			p.run("-c", "lies.hcl", "run", "j.hcl", "--state", "state", "-o", "out=out", "--id", "a").wants(codeUsage).says(`output "out" is not kept`)
+		})
+	}
+}
+
+// most is what slipway may have in memory at most, in bytes: what it has without any lie, and 64 MiB.
+const most = 64<<20 + 64<<20
+
+// memory asserts that a command that has ended had at most so much in memory.
+func (p *place) memory(c *exec.Cmd) {
+	p.t.Helper()
+	usage, ok := c.ProcessState.SysUsage().(*syscall.Rusage)
+	if !ok || runtime.GOOS != "linux" || raceBuild && !testing.Short() {
+		return
+	}
+	if peak := usage.Maxrss << 10; peak > most {
+		p.t.Errorf("slipway had %d MiB in memory", peak>>20)
+	} else {
+		p.t.Logf("slipway had %d MiB in memory", peak>>20)
 	}
 }

@@ -2,18 +2,19 @@ package stream
 
 import (
 	"archive/tar"
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"math"
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -36,12 +37,22 @@ func (e *UnpackError) Error() string {
 // Unwrap gives Err.
 func (e *UnpackError) Unwrap() error { return e.Err }
 
+// What an archive may unpack to where an [Unpacker] does not say so: more than anybody means to have on one machine, and less than
+// a few bytes of an archive can ask for.
+const (
+	DefaultMaxBytes   = 1 << 40
+	DefaultMaxEntries = 20_000_000
+)
+
 // Unpacker unpacks archives. The zero value leaves everything with the user who unpacks and drops setuid and setgid bits:
 // what comes out of a container is not trusted to run as somebody else.
 type Unpacker struct {
-	SetID    bool  // keep setuid and setgid bits
-	Owners   bool  // give things to their numeric owners; only root can
-	MaxBytes int64 // of all files together, holes included; zero: any number; more is Invalid with sdk.ReasonTooLarge
+	SetID  bool // keep setuid and setgid bits
+	Owners bool // give things to their numeric owners; only root can
+	// MaxBytes is of all files together, holes included, and MaxEntries of whatever there is in the archive. Zero: [DefaultMaxBytes] and [DefaultMaxEntries].
+	// More is Invalid with sdk.ReasonTooLarge.
+	MaxBytes   int64
+	MaxEntries int64
 }
 
 // UnpackDir unpacks with the zero [Unpacker].
@@ -56,7 +67,8 @@ func UnpackDir(ctx context.Context, r io.Reader, dir string) error {
 // Nothing outside dir changes, whatever the archive says: names that lead out of it, also by a symbolic link, are errors, and
 // so are devices and named pipes. A later entry replaces an earlier one of its name, unless exactly one of them is a directory.
 //
-// An archive without its end is an error. After any error, what is in dir is undefined; the error is an *UnpackError, or what r or
+// Blocks of zeros become holes where the file system has such. It takes no more memory for a large archive than for a small one, and looks at ctx
+// all the time. An archive without its end is an error. After any error, what is in dir is undefined; the error is an *UnpackError, or what r or
 // ctx gave, unchanged.
 func (u Unpacker) Unpack(ctx context.Context, r io.Reader, dir string) error {
 	root, err := os.OpenRoot(dir)
@@ -69,8 +81,12 @@ func (u Unpacker) Unpack(ctx context.Context, r io.Reader, dir string) error {
 	}
 
 	in := &keepReadError{ctx: ctx, r: r}
-	p := unpacking{Unpacker: u, in: in, tar: tar.NewReader(in), root: root, dirs: make(map[string]*tar.Header), left: u.MaxBytes}
-	for {
+	p := unpacking{Unpacker: u, in: in, tar: tar.NewReader(in), root: root}
+	p.MaxBytes, p.MaxEntries = cmp.Or(u.MaxBytes, DefaultMaxBytes), cmp.Or(u.MaxEntries, DefaultMaxEntries)
+	for entries := int64(0); ; entries++ {
+		if entries > p.MaxEntries {
+			return p.failed("", sdk.NewInvalid(sdk.ReasonTooLarge, "the archive has more than %d entries", p.MaxEntries))
+		}
 		h, err := p.tar.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -88,12 +104,8 @@ func (u Unpacker) Unpack(ctx context.Context, r io.Reader, dir string) error {
 	if _, err := io.Copy(io.Discard, in); err != nil { // what tar programs pad with
 		return err
 	}
-	// A directory gets its mode and time once nothing in it will change.
-	for _, name := range slices.Backward(slices.Sorted(maps.Keys(p.dirs))) {
-		h := p.dirs[name]
-		if err := p.finish(h); err != nil {
-			return p.failed(h.Name, err)
-		}
+	if name, err := p.leave("."); err != nil {
+		return p.failed(name, err)
 	}
 	return nil
 }
@@ -120,9 +132,15 @@ type unpacking struct {
 	in   *keepReadError
 	tar  *tar.Reader
 	root *os.Root
-	dirs map[string]*tar.Header // by name; of several entries the last
-	left int64
+	open []entered // those whose content is being unpacked, each in the one before it
+	took int64     // bytes of files
 	buf  []byte
+}
+
+// entered is a directory that can be written into, and gets its mode and time once nothing in it changes any more.
+type entered struct {
+	name string
+	then *tar.Header // what it gets; nil: it is as it shall be
 }
 
 func (p *unpacking) entry(h *tar.Header) error {
@@ -143,20 +161,26 @@ func (p *unpacking) entry(h *tar.Header) error {
 		_, err := p.root.Lstat(name)
 		return err
 	}
-	if parent := path.Dir(name); parent != "." {
-		if err := p.root.MkdirAll(parent, 0o777); err != nil {
-			return err
+	if left, err := p.enter(path.Dir(name)); err != nil {
+		if left != "" {
+			return fmt.Errorf("directory %q: %w", left, err)
 		}
+		return err
 	}
 	if err := p.clear(name, h.Typeflag == tar.TypeDir); err != nil {
 		return err
 	}
 	switch h.Typeflag {
 	case tar.TypeDir:
-		if err := p.root.Mkdir(name, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := p.root.Mkdir(name, 0o700); errors.Is(err, fs.ErrExist) { // of several entries of one directory the last counts
+			err = p.root.Chmod(name, 0o700)
+			if err != nil {
+				return err
+			}
+		} else if err != nil {
 			return err
 		}
-		p.dirs[name] = h
+		p.open = append(p.open, entered{name, h})
 		return nil
 	case tar.TypeSymlink:
 		if err := p.root.Symlink(h.Linkname, name); err != nil {
@@ -170,12 +194,75 @@ func (p *unpacking) entry(h *tar.Header) error {
 		}
 		return p.root.Link(target, name)
 	case tar.TypeReg, tar.TypeGNUSparse:
-		if err := p.file(name); err != nil {
+		if err := p.file(name, h.Size); err != nil {
 			return err
 		}
-		return p.finish(h)
+		return p.finish(name, h)
 	}
 	return damaged("entries of type %q (devices, named pipes) are not taken", h.Typeflag)
+}
+
+// enter makes a directory the innermost one that is open: those that it is not in are left. One that was left before gets back what it had then. The name is that of
+// the directory at which it failed, empty if that is no other than the one to be entered.
+func (p *unpacking) enter(dir string) (failed string, err error) {
+	if failed, err := p.leave(dir); err != nil || dir == "." {
+		return failed, err
+	}
+	at := "."
+	if n := len(p.open); n > 0 {
+		at = p.open[n-1].name
+	}
+	if at == dir {
+		return "", nil
+	}
+	missing := strings.Split(strings.TrimPrefix(dir, at+"/"), "/")
+	for _, part := range missing {
+		at = path.Join(at, part)
+		d := entered{name: at}
+		err := p.root.Mkdir(at, 0o777)
+		if errors.Is(err, fs.ErrExist) {
+			d.then, err = p.reopen(at)
+		}
+		if err != nil {
+			return "", err
+		}
+		p.open = append(p.open, d)
+	}
+	return "", nil
+}
+
+// reopen makes it possible to write into a directory that was left, or that a link leads to, and gives what it shall have after that.
+func (p *unpacking) reopen(name string) (*tar.Header, error) {
+	info, err := p.root.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.IsDir() {
+		return nil, &fs.PathError{Op: "mkdir", Path: name, Err: syscall.ENOTDIR}
+	}
+	h := &tar.Header{Name: name, Mode: tarMode(info.Mode()), ModTime: info.ModTime(), AccessTime: info.ModTime(), Uid: -1, Gid: -1}
+	if info.Mode()&0o700 == 0o700 {
+		return h, nil
+	}
+	return h, p.root.Chmod(name, info.Mode()|0o700)
+}
+
+// leave gives the directories that are open, but for those that dir is in or is, what they shall have. The name is that of the one at which it failed.
+func (p *unpacking) leave(dir string) (failed string, err error) {
+	for n := len(p.open); n > 0; n-- {
+		d := p.open[n-1]
+		if dir == d.name || strings.HasPrefix(dir, d.name+"/") {
+			return "", nil
+		}
+		p.open = p.open[:n-1]
+		if d.then == nil {
+			continue
+		}
+		if err := p.finish(d.name, d.then); err != nil {
+			return d.name, err
+		}
+	}
+	return "", nil
 }
 
 // localName is a name of the archive as one below the directory.
@@ -205,7 +292,11 @@ func (p *unpacking) clear(name string, dir bool) error {
 	return p.root.Remove(name)
 }
 
-func (p *unpacking) file(name string) error {
+func (p *unpacking) file(name string, size int64) error {
+	if size > p.MaxBytes-p.took {
+		return sdk.NewInvalid(sdk.ReasonTooLarge, "the archive has more than %d bytes of files", p.MaxBytes)
+	}
+	p.took += size
 	f, err := p.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -217,19 +308,32 @@ func (p *unpacking) file(name string) error {
 	return f.Close()
 }
 
+// content writes what the archive has of a file.
 func (p *unpacking) content(f *os.File) error {
 	if p.buf == nil {
-		p.buf = make([]byte, 128<<10)
+		p.buf = make([]byte, len(zeros))
 	}
-	for {
-		n, err := p.tar.Read(p.buf)
-		if p.left -= int64(n); p.left < 0 && p.MaxBytes > 0 {
-			return sdk.NewInvalid(sdk.ReasonTooLarge, "the archive has more than %d bytes of files", p.MaxBytes)
-		}
-		if _, err := f.Write(p.buf[:n]); err != nil {
+	for at, hole := int64(0), false; ; {
+		if err := p.in.ctx.Err(); err != nil { // what is a hole is not read from anywhere
+			p.in.err = err
 			return err
 		}
+		n, err := readBlock(p.tar, p.buf)
+		switch {
+		case n == 0:
+		case n == len(zeros) && bytes.Equal(p.buf, zeros[:]):
+			hole = true
+		default:
+			if _, err := f.WriteAt(p.buf[:n], at); err != nil {
+				return err
+			}
+			hole = false
+		}
+		at += int64(n)
 		if errors.Is(err, io.EOF) {
+			if hole {
+				return f.Truncate(at)
+			}
 			return nil
 		}
 		if err != nil {
@@ -238,9 +342,21 @@ func (p *unpacking) content(f *os.File) error {
 	}
 }
 
+// readBlock is io.ReadFull that tells the reader's own error.
+func readBlock(r io.Reader, b []byte) (n int, err error) {
+	for n < len(b) && err == nil {
+		var m int
+		m, err = r.Read(b[n:])
+		n += m
+	}
+	return n, err
+}
+
+// zeros is as much as is written, or left out, at a time.
+var zeros [128 << 10]byte
+
 // finish gives a file or directory its owner, mode and time, in the order in which none undoes another.
-func (p *unpacking) finish(h *tar.Header) error {
-	name := path.Clean(h.Name)
+func (p *unpacking) finish(name string, h *tar.Header) error {
 	if err := p.own(name, h); err != nil {
 		return err
 	}
@@ -258,7 +374,7 @@ func (p *unpacking) finish(h *tar.Header) error {
 }
 
 func (p *unpacking) own(name string, h *tar.Header) error {
-	if !p.Owners {
+	if !p.Owners || h.Uid < 0 {
 		return nil
 	}
 	return p.root.Lchown(name, h.Uid, h.Gid)
@@ -285,6 +401,9 @@ func (p *unpacking) mode(h *tar.Header) fs.FileMode {
 func (p *unpacking) failed(entry string, err error) error {
 	if p.in.err != nil {
 		return p.in.err
+	}
+	if bad := (*fs.PathError)(nil); errors.As(err, &bad) && !errors.As(bad.Err, new(syscall.Errno)) { // what os.Root does not do itself is no error of the system's
+		err = damaged("%v", err)
 	}
 	return &UnpackError{Entry: entry, Err: err}
 }
