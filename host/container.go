@@ -116,7 +116,7 @@ func (h *Host) Container(ctx context.Context, owner string, req ContainerRequest
 }
 
 func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequest, p plan) (*Container, error) {
-	ctx = onSilence(ctx, func(worker string, why error) { req.tell(pauseEvent(worker, why)) })
+	ctx = onSilence(ctx, func(worker string, why error) { req.tell(pauseEvent(worker, why)) }, func(worker, what string) { req.tell(slowEvent(worker, what)) })
 	row, err := h.containerByOwner(ctx, owner)
 	if err == nil {
 		var c *Container

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -12,7 +13,7 @@ type EventKind string
 
 // The kinds of events, in the order in which a step has them.
 const (
-	EventWaiting   EventKind = "waiting"   // for a worker; Message says why
+	EventWaiting   EventKind = "waiting"   // for a worker, or once it has that, for what Worker does; Message says why
 	EventPlaced    EventKind = "placed"    // on Worker
 	EventStreaming EventKind = "streaming" // Stream tells how far
 	EventCreating  EventKind = "creating"  // the runtime's own progress, in Message
@@ -43,6 +44,11 @@ func pauseEvent(worker string, why error) Event {
 		return Event{Kind: EventResumed, Worker: worker}
 	}
 	return Event{Kind: EventPaused, Worker: worker, Message: why.Error()}
+}
+
+// slowEvent tells what a worker is waited for.
+func slowEvent(worker, what string) Event {
+	return Event{Kind: EventWaiting, Worker: worker, Message: fmt.Sprintf("for worker %s: %s", worker, what)}
 }
 
 // StreamProgress tells how far a stream of data has come.

@@ -63,7 +63,11 @@ func (h *Host) containerOver(id string) {
 }
 
 func (p *Process) followInto(ctx context.Context) Outcome {
-	out, err := p.h.spool.Writer(p.id)
+	var out *spool.Writer
+	err := untilFiles(ctx, p.tellPaused, func() (err error) {
+		out, err = p.h.spool.Writer(p.id)
+		return err
+	})
 	close(p.stored) // or not: who reads sees that
 	if err != nil {
 		return Outcome{Err: fmt.Errorf("output of %s: %w", p.id, err)}
@@ -83,12 +87,19 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 	pctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(p.over, stop)()
+	pctx = onSilence(pctx, func(_ string, why error) {
+		if why == nil {
+			p.tellResumed()
+			return
+		}
+		p.tellPaused(why)
+	}, nil)
 	for {
-		conn, err := p.worker.acquirePatiently(pctx)
+		conn, err := p.acquire(pctx)
 		at, began := out.Position(), time.Now()
 		if err == nil {
 			var exit *sdk.Exit
-			if exit, err = p.followOnce(ctx, conn, out); exit != nil {
+			if exit, err = p.followOnce(ctx, pctx, conn, out); exit != nil {
 				return Outcome{Exit: exit}
 			}
 		}
@@ -140,6 +151,17 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 	}
 }
 
+// acquire waits for the worker, and has told soon that it does.
+func (p *Process) acquire(ctx context.Context) (sdk.Worker, error) {
+	late := time.AfterFunc(slowCall, func() {
+		if gone, _, _ := p.worker.away(); gone != nil {
+			p.tellPaused(gone.Cause)
+		}
+	})
+	defer late.Stop()
+	return p.worker.acquirePatiently(ctx)
+}
+
 // skip leaves a gap for what was acknowledged and dropped and is not in the spool: by another host on a copy of the state directory,
 // or because the spool was removed.
 func (p *Process) skip(out *spool.Writer, err error) bool {
@@ -152,7 +174,7 @@ func (p *Process) skip(out *spool.Writer, err error) bool {
 }
 
 // followOnce follows until the connection ends. It gives the exit once that is stored.
-func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Writer) (exit *sdk.Exit, err error) {
+func (p *Process) followOnce(ctx, heard context.Context, conn sdk.Worker, out *spool.Writer) (exit *sdk.Exit, err error) {
 	if trailer, ok := out.Finished(); ok { // an earlier host stored the exit and died before its row
 		if len(trailer) == 0 {
 			return nil, errEndedWithoutExit
@@ -175,7 +197,7 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 	stdin := p.stdin
 	p.again = cancel
 	p.mu.Unlock()
-	opened := p.awaitOpened(ctx, cut)
+	opened := p.awaitOpened(heard, cut)
 	defer opened()
 	var resumed *time.Timer
 	defer func() {
@@ -257,13 +279,7 @@ func (p *Process) followOnce(ctx context.Context, conn sdk.Worker, out *spool.Wr
 // awaitOpened cuts a following that does not begin: a process may be quiet for ever, but Opened comes at once.
 func (p *Process) awaitOpened(ctx context.Context, cut context.CancelCauseFunc) (opened func()) {
 	const what = "follow process"
-	heard := listen(onSilence(ctx, func(_ string, why error) {
-		if why == nil {
-			p.tellResumed()
-			return
-		}
-		p.tellPaused(why)
-	}), p.worker, what)
+	heard := listen(ctx, p.worker, what)
 	limit := time.AfterFunc(p.worker.patience(what), func() {
 		heard.end(false)
 		cut(p.worker.silentError(what))

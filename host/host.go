@@ -72,6 +72,7 @@ type Host struct {
 	index *pool.Index
 	queue *pool.Queue
 	place *pool.Placer
+	turns *turns
 
 	ctx    context.Context // ends when Close begins
 	cancel context.CancelFunc
@@ -130,6 +131,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	}
 	h.openedAt = h.clock.steady()
 	h.queue = pool.NewQueue(h.index, h.place)
+	h.turns = hostTurns(cfg.Placement.Steps)
 	h.dir = opts.StateDir
 	if h.ephemeral() {
 		h.dir, h.store, err = openTempState(ctx)

@@ -15,5 +15,5 @@ func TestMain(m *testing.M) {
 	if text := os.Getenv(relayEnv); text != "" {
 		os.Exit(runRelay(text))
 	}
-	testkit.Main(m)
+	testkit.Main(m, removeBuilt)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
@@ -66,12 +67,17 @@ func (c *Container) sealOutput(ctx context.Context, name, id string) (*Artifact,
 	return a, nil
 }
 
-// sizeOf asks the worker how big a volume is; 0 where it cannot tell.
+// measureTime is how long a worker may take to tell how big a volume is, which only placement and people are told.
+const measureTime = 5 * time.Second
+
+// sizeOf asks the worker how big a volume is; 0 where it cannot tell, or not soon.
 func (h *Host) sizeOf(ctx context.Context, row store.Volume) int64 {
 	w, err := h.worker(row.Worker)
 	if err != nil {
 		return 0
 	}
+	ctx, cancel := context.WithTimeout(ctx, measureTime)
+	defer cancel()
 	var bytes int64
 	err = w.call(ctx, "list volumes", func(ctx context.Context, c sdk.Worker) error {
 		return c.ListVolumes(ctx, sdk.Filter{ID: row.ID}, func(i sdk.VolumeInfo) error {

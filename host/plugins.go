@@ -138,12 +138,10 @@ func (p *plugin) serve(s *launch.Session) {
 	running := make(map[string]monitored)
 	for ctx.Err() == nil {
 		err := s.Runtime.Workers(ctx, func(e sdk.WorkerEvent) error {
-			p.apply(ctx, s, e, running, &monitors)
-			return nil
+			return p.apply(ctx, s, e, running, &monitors)
 		})
 		if ctx.Err() == nil {
-			p.knownOne.Do(func() { close(p.known) })
-			p.h.log.Warn("plugin stopped telling its workers; asking again", "plugin", p.cfg.Name, "error", err)
+			p.silent(fmt.Errorf("plugin %q stopped telling its workers, and is asked again: %w", p.cfg.Name, cmp.Or(err, errEndless)))
 			select {
 			case <-time.After(statusEvery):
 			case <-ctx.Done():
@@ -169,27 +167,39 @@ func (p *plugin) impatient(ctx context.Context, patience time.Duration) {
 	case <-ctx.Done():
 		return
 	}
-	p.h.log.Warn("plugin does not tell how its workers are; going on without them until it does", "plugin", p.cfg.Name, "waited", patience)
+	p.silent(fmt.Errorf("plugin %q has not told how it is for %v: see its log", p.cfg.Name, patience))
+}
+
+// errEndless is why the end of a plugin's telling is wrong where it gives no other reason.
+var errEndless = errors.New("that has no end")
+
+// silent goes on without the workers of which nothing was heard so far, for a reason.
+func (p *plugin) silent(why error) {
+	p.h.log.Warn("going on without a plugin's workers until it tells them", "plugin", p.cfg.Name, "error", why)
 	for _, w := range p.h.sortedWorkers() {
 		if w.plugin == p.cfg.Name {
-			w.setSilent(fmt.Errorf("plugin %q has not told how it is for %v: see its log", p.cfg.Name, patience))
+			w.setSilent(why)
 			p.h.tellPlacement(w)
 		}
 	}
 	p.knownOne.Do(func() { close(p.known) })
 }
 
-// apply brings the workers in line with an event. It is called from one goroutine at a time.
-func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent, running map[string]monitored, monitors *sync.WaitGroup) {
+// apply brings the workers in line with an event. It is called from one goroutine at a time. An event that nobody can take is an error: the plugin's defect.
+func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent, running map[string]monitored, monitors *sync.WaitGroup) error {
 	var looks sync.WaitGroup
 	if e.Kind == sdk.WorkerSnapshot {
+		told := make(map[string]bool, len(e.Workers))
+		for _, i := range e.Workers {
+			told[i.Name] = true
+		}
 		for name := range running {
-			if !slices.ContainsFunc(e.Workers, func(i sdk.WorkerInfo) bool { return i.Name == name }) {
+			if !told[name] {
 				p.remove(name, running)
 			}
 		}
 		for block := range p.blocks {
-			if !slices.ContainsFunc(e.Workers, func(i sdk.WorkerInfo) bool { return i.Name == block }) {
+			if !told[block] {
 				p.worker(block).setNone()
 			}
 		}
@@ -198,6 +208,12 @@ func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent
 		if e.Kind == sdk.WorkerRemove {
 			p.remove(info.Name, running)
 			continue
+		}
+		if len(running) >= sdk.MaxWorkers && running[info.Name].cancel == nil {
+			return sdk.NewInternal(nil, "it tells more than %d workers", sdk.MaxWorkers)
+		}
+		if _, ok := p.block(info.Name); !ok {
+			return sdk.NewInternal(nil, "it tells a worker %q, which is neither one of its blocks' nor a node of one", info.Name)
 		}
 		w := p.worker(info.Name)
 		if w.plugin != p.cfg.Name {
@@ -230,6 +246,7 @@ func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent
 			p.knownOne.Do(func() { close(p.known) })
 		})
 	}
+	return nil
 }
 
 // monitored is a worker of this plugin that has a monitor.

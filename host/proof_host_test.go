@@ -154,7 +154,11 @@ func startHost(t *testing.T, spec childSpec) (childResult, bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(testkit.Context(t), os.Args[0])
+	self, err := buildSelf()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(testkit.Context(t), self)
 	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs

@@ -50,6 +50,8 @@ type RunRequest struct {
 
 	Stdin io.Reader // for the first step that starts; meant for jobs of one step
 	Grace time.Duration
+	// Parallel is how many steps of the run go side by side at most. Zero: as many as are ready, and as this host lets go.
+	Parallel int
 	// Kill, once closed, ends what is left of the grace of an abort, and a second later all waiting for what is undone: that stays owed where it has not come to an end.
 	// Nil: nobody hurries.
 	Kill <-chan struct{}
@@ -219,6 +221,9 @@ type run struct {
 	id   string
 	done map[string]chan struct{} // by step; closed when its result is there
 
+	turns   *turns
+	crowded sync.Once // it was told that steps wait for their turns
+
 	mu        sync.Mutex
 	results   map[string]StepResult
 	artifacts map[job.Ref]*Artifact // by reference without its place
@@ -231,7 +236,7 @@ func (h *Host) beginRun(ctx context.Context, req RunRequest) (*run, error) {
 		req.Grace = DefaultGrace
 	}
 	r := &run{h: h, req: req, id: req.ID, done: make(map[string]chan struct{}), results: make(map[string]StepResult),
-		artifacts: make(map[job.Ref]*Artifact), stdin: req.Stdin}
+		artifacts: make(map[job.Ref]*Artifact), stdin: req.Stdin, turns: newTurns(int64(req.Parallel))}
 	if req.Deliver == nil {
 		placing, err := h.RunPlacing(ctx, r.id)
 		if err != nil {

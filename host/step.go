@@ -28,10 +28,22 @@ func (r *run) step(ctx context.Context, s *job.Step) StepResult {
 	if err := r.awaitNeeds(ctx, s); err != nil {
 		return StepResult{Step: s.Name, State: StepSkipped, Err: err}
 	}
+	done, err := r.turn(ctx, s.Name)
+	if err != nil {
+		return StepResult{Step: s.Name, State: StepAborted, Err: errInterrupted}
+	}
+	defer done()
 	lostOn := make(map[string]string)
 	var before StepResult
 	for n := 1; ; n++ {
-		res := r.attempt(ctx, s, n, lostOn)
+		var res StepResult
+		_ = untilFiles(ctx, func(why error) { r.tell(Event{Step: s.Name, Kind: EventPaused, Message: why.Error()}) }, func() error {
+			res = r.attempt(ctx, s, n, lostOn)
+			if res.State == StepErrored {
+				return res.Err
+			}
+			return nil
+		})
 		res.Attempts = n
 		if none, ok := errors.AsType[*pool.NoWorkerError](res.Err); ok && n > 1 { // what it came to is that it was lost
 			before.Err = fmt.Errorf("%w; it is not tried again: %w", before.Err, none)
@@ -78,7 +90,7 @@ func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string
 		}
 		r.tell(e)
 	}
-	ctx = onSilence(ctx, func(worker string, why error) { observe(pauseEvent(worker, why)) })
+	ctx = onSilence(ctx, func(worker string, why error) { observe(pauseEvent(worker, why)) }, func(worker, what string) { observe(slowEvent(worker, what)) })
 	req, err := r.request(ctx, s, observe)
 	if err != nil {
 		return r.failed(ctx, res, err)

@@ -142,6 +142,9 @@ func (w *worker) acquirePatiently(ctx context.Context) (sdk.Worker, error) {
 }
 
 func (w *worker) await(ctx context.Context, within time.Duration, patient bool) (sdk.Worker, error) {
+	if w.connection() == nil {
+		defer listen(ctx, w, "it is away").end(true)
+	}
 	for {
 		w.mu.Lock()
 		conn, up, why, dead, since := w.conn, w.up, w.why, w.dead, w.since

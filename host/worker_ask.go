@@ -58,9 +58,13 @@ func (w *worker) goneError() error {
 	return &WorkerGoneError{Worker: w.name, Away: time.Since(w.since), Cause: sdk.NewUnavailable(w.why, "%v", w.why)}
 }
 
+// slowCall is how long a call goes on before whoever waits for it is told what it waits for.
+const slowCall = 2 * time.Second
+
 // silence tells one listener of calls that stay without an answer.
 type silence struct {
 	tell func(worker string, why error)
+	slow func(worker, what string) // nil: only what has been silent for long is told
 
 	mu    sync.Mutex
 	calls int // that have been silent for long
@@ -68,9 +72,10 @@ type silence struct {
 
 type silenceKey struct{}
 
-// onSilence has calls under the context tell when the first of them is silent for long, with what it is, and with nil when none is any more.
-func onSilence(ctx context.Context, tell func(worker string, why error)) context.Context {
-	return context.WithValue(ctx, silenceKey{}, &silence{tell: tell})
+// onSilence has calls under the context tell when the first of them is silent for long, with what it is, and with nil when none is any more. Each that takes more
+// than a moment is told to slow, if that is not nil.
+func onSilence(ctx context.Context, tell func(worker string, why error), slow func(worker, what string)) context.Context {
+	return context.WithValue(ctx, silenceKey{}, &silence{tell: tell, slow: slow})
 }
 
 // begin notes a call that is silent.
@@ -96,6 +101,7 @@ type listener struct {
 	to    *silence
 	of    *worker
 	timer *time.Timer
+	slow  *time.Timer // nil: that is not told
 
 	mu           sync.Mutex
 	silent, over bool
@@ -110,6 +116,15 @@ func listen(ctx context.Context, w *worker, what string) *listener {
 	l := &listener{to: to, of: w}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if to.slow != nil {
+		l.slow = time.AfterFunc(slowCall, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if !l.over {
+				to.slow(w.name, what)
+			}
+		})
+	}
 	l.timer = time.AfterFunc(w.stalled, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -144,6 +159,9 @@ func (l *listener) end(answered bool) {
 		return
 	}
 	l.timer.Stop()
+	if l.slow != nil {
+		l.slow.Stop()
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.silent && !l.over {

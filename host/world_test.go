@@ -19,17 +19,40 @@ import (
 
 // buildMemory builds the real plugin, once for all tests.
 var buildMemory = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "slipway-host-test-")
+	return built("slipway-memory", "build", "github.com/slipway-run/slipway/plugins/memory/cmd")
+})
+
+// buildSelf builds this package's tests without the race detector, once for all tests, as a host in a process of its own: in the gate the same code runs under it beside
+// that, and with it each of these many processes takes a second of a processor to begin.
+var buildSelf = sync.OnceValues(func() (string, error) {
+	if !testing.Short() {
+		return os.Args[0], nil
+	}
+	return built("host.test", "test", "-c", "-ldflags=-w", "-vet=off", "github.com/slipway-run/slipway/host")
+})
+
+// builtDir is where programs are that the tests have built.
+var builtDir = sync.OnceValues(func() (string, error) { return os.MkdirTemp("", "slipway-host-test-") })
+
+func removeBuilt() {
+	if dir, err := builtDir(); err == nil {
+		os.RemoveAll(dir)
+	}
+}
+
+// built gives what a go command makes.
+func built(name, command string, args ...string) (string, error) {
+	dir, err := builtDir()
 	if err != nil {
 		return "", err
 	}
-	file := filepath.Join(dir, "slipway-memory")
-	out, err := exec.Command("go", "build", "-o", file, "github.com/slipway-run/slipway/plugins/memory/cmd").CombinedOutput()
+	file := filepath.Join(dir, name)
+	out, err := exec.Command("go", append([]string{command, "-o", file}, args...)...).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("build slipway-memory: %w\n%s", err, out)
+		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
 	}
 	return file, nil
-})
+}
 
 func memoryPlugin(t testing.TB) string {
 	t.Helper()

@@ -9,7 +9,7 @@ type Runtime interface {
 	// [WorkerRemove] as things change. A block b yields one worker named b, or any number named b/<node>. Nothing is dialled
 	// before it is needed: a server that is away is a worker whose Status says so. An error from emit ends the call and
 	// is returned unchanged; otherwise Workers returns ctx's error, or the reason why no more events can come, after which
-	// the host calls it again.
+	// the host calls it again. There are at most [MaxWorkers].
 	Workers(ctx context.Context, emit func(WorkerEvent) error) error
 
 	// Worker gives the worker of that name. It is local: no call leaves the plugin. A name that Workers never
@@ -17,6 +17,9 @@ type Runtime interface {
 	// host closes what it got.
 	Worker(name string) (Worker, error)
 }
+
+// MaxWorkers is how many workers a plugin may have at a time. A host takes no more.
+const MaxWorkers = 10_000
 
 // WorkerInfo describes a worker to placement.
 type WorkerInfo struct {

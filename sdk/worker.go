@@ -6,6 +6,9 @@ import (
 	"slices"
 )
 
+// MaxListed is how many volumes or containers of one installation a worker has at a time. A host gives up a longer list.
+const MaxListed = 100_000
+
 // Worker is one place where containers run, with one store of volumes. Each method is one call on the wire, flat and
 // keyed by ids that the host chose. Its type may implement further abilities: [Resizer], [PeerStreamer], [FileReader],
 // [UsageReporter].
@@ -28,6 +31,7 @@ type Worker interface {
 	// ListVolumes emits every volume that the filter matches, in any order, with its labels. Filtering by
 	// [LabelInstallation] is cheap, by anything else it need not be. Volumes that a plugin made for
 	// its own use are left out. What lives through the whole call is listed exactly once.
+	// There are at most [MaxListed] of an installation; a host gives up a longer list.
 	ListVolumes(ctx context.Context, filter Filter, emit func(VolumeInfo) error) error
 
 	// DestroyVolume removes a volume and its content. Idempotent; a volume that is not there is a success. The host never

@@ -57,6 +57,7 @@ A stdout that is closed from the start (>&-) is as good as /dev/null: the output
 				return err
 			}
 			req.Job = execJob(step, req)
+			a.executes = true
 			if stdin {
 				req.Stdin = a.in
 			}

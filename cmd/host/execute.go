@@ -23,6 +23,7 @@ type runFlags struct {
 	force   bool
 	id      string
 	grace   time.Duration
+	most    int
 }
 
 func (r *runFlags) add(c *cobra.Command) {
@@ -35,18 +36,25 @@ func (r *runFlags) add(c *cobra.Command) {
 
 // request makes the request that the flags ask for, and finds the format among the outputs.
 func (r *runFlags) request() (req host.RunRequest, format string, err error) {
-	req = host.RunRequest{ID: r.id, Force: r.force, Grace: r.grace}
+	req = host.RunRequest{ID: r.id, Force: r.force, Grace: r.grace, Parallel: r.most}
 	format = formatText
 	var outputs []string
+	var told string
 	for _, o := range r.outputs {
 		if strings.Contains(o, "=") {
 			outputs = append(outputs, o)
 			continue
 		}
+		if told != "" && o != told {
+			return req, "", usageError{fmt.Errorf("-o %s and -o %s: choose one", told, o)}
+		}
 		if o != formatText && o != formatJSON {
 			return req, "", usageError{fmt.Errorf("-o %s: want NAME=DIR, text or json", o)}
 		}
-		format = o
+		format, told = o, o
+	}
+	if r.most < 0 {
+		return req, "", usageError{fmt.Errorf("--parallel %d: want a number of steps, or 0 for as many as can be", r.most)}
 	}
 	if r.grace <= 0 {
 		return req, "", usageError{fmt.Errorf("--grace %s: want more than nothing", r.grace)}

@@ -47,6 +47,9 @@ func (a *app) end(cause, err error) int {
 			return codeClosed
 		}
 		a.complain(broken)
+		if a.executes {
+			return codeExecFailed
+		}
 		return codeInternal
 	}
 	if err == nil {

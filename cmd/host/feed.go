@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/spool"
@@ -127,9 +128,19 @@ func (f *feed) inOrder(step string, do func()) {
 	})
 }
 
+// openAgain is how often output is opened that cannot be for want of files.
+const openAgain = 200 * time.Millisecond
+
 // copyOutput shows what a process writes, as it comes.
 func copyOutput(ctx context.Context, to sink, open func(context.Context) (records, error)) {
 	r, err := open(ctx)
+	for err != nil && host.FilesExhausted(err) && ctx.Err() == nil {
+		select {
+		case <-time.After(openAgain):
+			r, err = open(ctx)
+		case <-ctx.Done():
+		}
+	}
 	if err != nil {
 		to.end(err)
 		return

@@ -27,7 +27,8 @@ type lie struct {
 	start   func() error                    // a process
 	status  func(*sdk.Status)
 	workers func(*sdk.WorkerEvent)
-	archive func(w io.Writer) error // in place of a volume's content
+	archive func(w io.Writer) error                // in place of a volume's content
+	list    func(emit func(id string) error) error // in place of containers, volumes and processes
 	close   func()
 }
 
@@ -85,6 +86,19 @@ func lies() map[string]lie {
 				e.Workers[i].Tags, e.Workers[i].Platform = []string{forged}, forged
 			}
 		}},
+		"workers without end": {workers: func(e *sdk.WorkerEvent) {
+			for i := range 3 * sdk.MaxWorkers {
+				e.Workers = append(e.Workers, sdk.WorkerInfo{Name: fmt.Sprintf("m/%d", i), Attributes: map[string]string{"filler": strings.Repeat("x", 1000)}})
+			}
+		}},
+		"another's worker": {workers: func(e *sdk.WorkerEvent) { e.Workers = append(e.Workers, sdk.WorkerInfo{Name: "other"}) }},
+		"a list without end": {list: func(emit func(string) error) error {
+			for i := 0; ; i++ {
+				if err := emit(fmt.Sprintf("c%d", i)); err != nil {
+					return err
+				}
+			}
+		}},
 		"bomb":                {archive: func(w io.Writer) error { _, err := w.Write(testkit.SparseBomb("bomb", 8<<40)); return err }},
 		"absolute name":       {archive: oneEntry(tar.Header{Name: "/tmp/slipway-was-here", Typeflag: tar.TypeReg})},
 		"name that leads out": {archive: oneEntry(tar.Header{Name: "../../slipway-was-here", Typeflag: tar.TypeReg})},
@@ -101,7 +115,7 @@ func lies() map[string]lie {
 		"half an archive": {archive: func(w io.Writer) error { _, err := w.Write(testkit.SparseBomb("bomb", 1)[:512]); return err }},
 		"many directories": {archive: func(w io.Writer) error {
 			t := tar.NewWriter(w)
-			for i := range 10_000 {
+			for i := range 2_000 {
 				if err := t.WriteHeader(&tar.Header{Name: fmt.Sprintf("%d/%s", i, strings.Repeat("x", 200)), Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {
 					return err
 				}
@@ -238,6 +252,24 @@ func (w *hostileWorker) DestroyContainer(ctx context.Context, c sdk.ContainerID)
 		return w.lie.destroy(ctx)
 	}
 	return w.Worker.DestroyContainer(ctx, c)
+}
+
+func (w *hostileWorker) ListContainers(ctx context.Context, f sdk.Filter, emit func(sdk.ContainerInfo) error) error {
+	if w.lie.list != nil {
+		return w.lie.list(func(id string) error {
+			return emit(sdk.ContainerInfo{ID: sdk.ContainerID(id), Token: "t", State: sdk.ContainerReady, Labels: f.Labels})
+		})
+	}
+	return w.Worker.ListContainers(ctx, f, emit)
+}
+
+func (w *hostileWorker) ListVolumes(ctx context.Context, f sdk.Filter, emit func(sdk.VolumeInfo) error) error {
+	if w.lie.list != nil {
+		return w.lie.list(func(id string) error {
+			return emit(sdk.VolumeInfo{ID: sdk.VolumeID(id), Token: "t", State: sdk.VolumeOpen, Labels: f.Labels})
+		})
+	}
+	return w.Worker.ListVolumes(ctx, f, emit)
 }
 
 func (w *hostileWorker) StreamOut(ctx context.Context, v sdk.VolumeID, out sdk.StreamOut, to io.Writer) error {

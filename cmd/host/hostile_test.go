@@ -1,12 +1,11 @@
+//go:build unix
+
 package main
 
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 	"unicode"
@@ -166,12 +165,10 @@ func TestArchiveLies(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(t, lie, "")})
-			c := p.command("-c", "lies.hcl", "run", "j.hcl", "--state", "state", "-o", "out=out", "--id", "a")
-			r := p.runWith(c).wants(codeInternal).says("output out was not written", `output "out"`, says)
+			r := p.measured("-c", "lies.hcl", "run", "j.hcl", "--state", "state", "-o", "out=out", "--id", "a").wants(codeInternal).says("output out was not written", `output "out"`, says)
 			if strings.Contains(r.err, "resume") {
 				t.Errorf("it advises to resume what cannot be mended: %s", r.err)
 			}
-			p.memory(c)
 			for _, out := range []string{p.work + "/out", p.work + "/slipway-was-here", p.root + "/slipway-was-here", "/tmp/slipway-was-here"} {
 				if _, err := os.Lstat(out); !os.IsNotExist(err) {
 					t.Errorf("there is %s: %v", out, err)
@@ -182,19 +179,24 @@ func TestArchiveLies(t *testing.T) {
 	}
 }
 
-// most is what slipway may have in memory at most, in bytes: what it has without any lie, and 64 MiB.
-const most = 64<<20 + 64<<20
-
-// memory asserts that a command that has ended had at most so much in memory.
-func (p *place) memory(c *exec.Cmd) {
-	p.t.Helper()
-	usage, ok := c.ProcessState.SysUsage().(*syscall.Rusage)
-	if !ok || runtime.GOOS != "linux" || raceBuild && !testing.Short() {
-		return
-	}
-	if peak := usage.Maxrss << 10; peak > most {
-		p.t.Errorf("slipway had %d MiB in memory", peak>>20)
-	} else {
-		p.t.Logf("slipway had %d MiB in memory", peak>>20)
+// TestListLies: a plugin that tells more than there can be is not believed, and says so where people look.
+func TestListLies(t *testing.T) {
+	for lie, c := range map[string]struct {
+		says string
+		args []string
+	}{
+		"workers without end": {"has more than 10000 entries", []string{"workers"}},
+		"another's worker":    {`it tells a worker "other"`, []string{"workers"}},
+		"a list without end":  {"has more than 100000 entries", []string{"gc", "--dry-run", "--state", "state"}},
+	} {
+		t.Run(lie, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.write(map[string]string{"lies.hcl": hostilePlugin(t, lie, "")})
+			r := p.measured(append([]string{"-c", "lies.hcl"}, c.args...)...).wants(codeInternal)
+			if !strings.Contains(r.out+r.err, c.says) {
+				t.Errorf("it does not say %q:\n%s%s", c.says, r.out, r.err)
+			}
+		})
 	}
 }

@@ -17,7 +17,7 @@ type outlet struct {
 	file   *os.File
 	name   string
 	end    context.CancelCauseFunc
-	term   bool // it is a terminal
+	term   bool // it is a terminal that does what it is told
 	colour bool
 
 	mu  sync.Mutex
@@ -37,8 +37,8 @@ func (e *outletError) Unwrap() error { return e.cause }
 func (e *outletError) closed() bool { return errors.Is(e.cause, syscall.EPIPE) }
 
 func newOutlet(f *os.File, name string, end context.CancelCauseFunc) *outlet {
-	o := &outlet{file: f, name: name, end: end, term: isatty.IsTerminal(f.Fd())}
-	o.colour = o.term && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	o := &outlet{file: f, name: name, end: end, term: isatty.IsTerminal(f.Fd()) && os.Getenv("TERM") != "dumb"}
+	o.colour = o.term && os.Getenv("NO_COLOR") == ""
 	return o
 }
 

@@ -75,7 +75,7 @@ func TestFullDisk(t *testing.T) {
 	defer full.Close()
 	c := p.command("exec", "--", "sh", "-c", "while :; do echo x; done")
 	c.Stdout = full
-	p.runWith(c).wants(codeInternal).says("slipway: cannot write to stdout: no space left on device").once()
+	p.runWith(c).wants(codeExecFailed).says("slipway: cannot write to stdout: no space left on device").once()
 }
 
 // slowJob prints 4 MiB, more than any pipe holds, and says in its output when it has.

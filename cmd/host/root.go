@@ -26,8 +26,9 @@ type app struct {
 	hurry    <-chan struct{}           // closed at the second interrupt
 	host     atomic.Pointer[host.Host] // that is open
 
-	run  string            // id of the run that is shown, if there is one
-	told map[string]string // by worker: its plugin, if it was told why that does not run
+	executes bool              // the command is exec
+	run      string            // id of the run that is shown, if there is one
+	told     map[string]string // by worker: its plugin, if it was told why that does not run
 
 	configFile string
 	stateDir   string
@@ -58,7 +59,9 @@ Exit codes, the first that applies:
 it, or
   125  Slipway could not run it to its end
   126  the command cannot be executed
-  127  there is no such command`,
+  127  there is no such command
+
+SIGQUIT ends slipway at once and prints what each of its goroutines does: for a report of a hang.`,
 		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return nothingEmpty(c) },
 
 		SilenceErrors: true,
@@ -184,7 +187,9 @@ func (a *app) withHost(ctx context.Context, patience time.Duration, f func(*host
 	if patience > 0 {
 		rctx, cancel = context.WithTimeout(ctx, patience)
 	}
+	told := a.whileSlow(func() string { return unready(h) })
 	err = h.Ready(rctx)
+	told()
 	cancel()
 	if err != nil && (ctx.Err() != nil || patience <= 0) {
 		return err
@@ -201,6 +206,7 @@ const (
 func (a *app) closeHost(ctx context.Context, h *host.Host) error {
 	ctx, cancel := a.closing(ctx)
 	defer cancel()
+	defer a.whileSlow(func() string { return unstopped(h) })()
 	return h.Close(ctx)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -56,7 +57,8 @@ func (c *Client) Run(ctx context.Context, req RunRequest) (*host.RunResult, erro
 	if err := c.check(ctx, &req); err != nil {
 		return nil, err
 	}
-	msg := &pb.StartRunRequest{Id: req.ID, Inputs: make(map[string]string), Outputs: req.Outputs, Stdin: req.Stdin != nil}
+	msg := &pb.StartRunRequest{Id: req.ID, Inputs: make(map[string]string), Outputs: req.Outputs, Stdin: req.Stdin != nil,
+		Parallel: int32(min(req.Parallel, math.MaxInt32))}
 	if req.Grace > 0 {
 		msg.Grace = durationpb.New(req.Grace)
 	}

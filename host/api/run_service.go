@@ -117,10 +117,13 @@ func (s *Server) forget(r *activeRun) {
 
 // runRequest makes a host's request of a message, but for its inputs.
 func (s *Server) runRequest(ctx context.Context, msg *pb.StartRunRequest) (host.RunRequest, error) {
-	req := host.RunRequest{ID: msg.GetId(), Outputs: msg.GetOutputs(), Grace: msg.GetGrace().AsDuration(), Artifacts: make(map[string]*host.Artifact),
+	req := host.RunRequest{ID: msg.GetId(), Outputs: msg.GetOutputs(), Grace: msg.GetGrace().AsDuration(), Parallel: int(msg.GetParallel()), Artifacts: make(map[string]*host.Artifact),
 		Brought: make(map[string]*host.Artifact)}
 	if req.Grace < 0 {
 		return req, invalid("the grace of run %s is negative: %s", req.ID, req.Grace)
+	}
+	if req.Parallel < 0 {
+		return req, invalid("run %s wants %d steps side by side: leave it out for as many as can be", req.ID, req.Parallel)
 	}
 	var err error
 	req.Job, err = jobOf(msg)

@@ -61,6 +61,8 @@ type Placement struct {
 	Limits Limits
 	// WaitLimit bounds how long a step waits for a place; wait_limit in the file. Zero, the default: no bound.
 	WaitLimit time.Duration
+	// Steps is how many steps go side by side in this host; max_steps in the file. Zero, the default: as many as it can open files for.
+	Steps int
 }
 
 // Limits bound what a worker holds at a time. Zero is no limit.

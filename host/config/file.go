@@ -119,6 +119,7 @@ func placementFields() []sdk.Field {
 		{Name: "max_containers", Type: sdk.TypeInt},
 		{Name: "max_tasks", Type: sdk.TypeInt},
 		{Name: "max_volumes", Type: sdk.TypeInt},
+		{Name: "max_steps", Type: sdk.TypeInt},
 		{Name: "wait_limit", Type: sdk.TypeDuration},
 		{Name: "build", Type: sdk.TypeStrings},
 		{Name: "no_input", Type: sdk.TypeStrings},
@@ -314,6 +315,7 @@ func (r *reader) placement(p *Placement, b *hcl.Block, workers []Worker) {
 			r.wrong(content.Attributes[k.name].Range, "Limit without effect", "%q holds in the chains that name %q, and none does: add it to build, no_input or check.", k.name, k.strategy)
 		}
 	}
+	p.Steps = r.atLeastOne(content, v, "max_steps")
 	r.patience(content, v, "wait_limit", &p.WaitLimit)
 }
 
@@ -333,22 +335,20 @@ func limitKinds() []limitKind {
 
 // limits are those of a worker or a placement block.
 func (r *reader) limits(content *hcl.BodyContent, v map[string]any) Limits {
-	var l Limits
-	for _, f := range []struct {
-		name  string
-		limit *int
-	}{{"max_containers", &l.Containers}, {"max_tasks", &l.Tasks}, {"max_volumes", &l.Volumes}} {
-		n, ok := v[f.name].(int64)
-		if !ok {
-			continue
-		}
-		if n <= 0 || n > math.MaxInt32 {
-			r.wrong(content.Attributes[f.name].Expr.Range(), "Wrong value", "%q must be at least 1; leave the line out for no limit.", f.name)
-			continue
-		}
-		*f.limit = int(n)
+	return Limits{Containers: r.atLeastOne(content, v, "max_containers"), Tasks: r.atLeastOne(content, v, "max_tasks"), Volumes: r.atLeastOne(content, v, "max_volumes")}
+}
+
+// atLeastOne is a number that bounds something; 0 where there is none, or a wrong one.
+func (r *reader) atLeastOne(content *hcl.BodyContent, v map[string]any, name string) int {
+	n, ok := v[name].(int64)
+	if !ok {
+		return 0
 	}
-	return l
+	if n <= 0 || n > math.MaxInt32 {
+		r.wrong(content.Attributes[name].Expr.Range(), "Wrong value", "%q must be at least 1; leave the line out for no limit.", name)
+		return 0
+	}
+	return int(n)
 }
 
 func (r *reader) timing(t *Timing, b *hcl.Block) {

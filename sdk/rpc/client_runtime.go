@@ -45,7 +45,11 @@ func receive[Req proto.Message, M any](ctx context.Context, c *Client,
 func (r *runtime) Workers(ctx context.Context, emit func(sdk.WorkerEvent) error) error {
 	c := (*Client)(r)
 	var event sdk.WorkerEvent
+	told := bound{what: "Workers", maxRows: sdk.MaxWorkers}
 	return receive(ctx, c, c.plugin.Workers, &pb.WorkersRequest{}, func(m *pb.WorkersResponse) error {
+		if err := told.take(m, len(m.Workers)); err != nil {
+			return err
+		}
 		event.Kind = fromPB(eventKinds(), m.Kind)
 		for _, w := range m.Workers {
 			event.Workers = append(event.Workers, workerFromPB(w))
@@ -54,7 +58,7 @@ func (r *runtime) Workers(ctx context.Context, emit func(sdk.WorkerEvent) error)
 			return nil // more to come, or of a kind that a newer plugin knows
 		}
 		whole := event
-		event = sdk.WorkerEvent{}
+		event, told.rows, told.bytes = sdk.WorkerEvent{}, 0, 0
 		return emit(whole)
 	})
 }

@@ -51,7 +51,11 @@ func (w *worker) SealVolume(ctx context.Context, id sdk.VolumeID) error {
 // ListVolumes implements [sdk.Worker].
 func (w *worker) ListVolumes(ctx context.Context, filter sdk.Filter, emit func(sdk.VolumeInfo) error) error {
 	r := &pb.ListVolumesRequest{Worker: w.name, Filter: filterToPB(filter)}
+	told := bound{what: "ListVolumes", maxRows: sdk.MaxListed}
 	return receive(ctx, w.c, w.c.worker.ListVolumes, r, func(m *pb.ListVolumesResponse) error {
+		if err := told.take(m, len(m.Volumes)); err != nil {
+			return err
+		}
 		return each(m.Volumes, func(v *pb.VolumeInfo) error { return emit(volumeFromPB(v)) })
 	})
 }
@@ -95,7 +99,11 @@ func (w *worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, pr
 // ListContainers implements [sdk.Worker].
 func (w *worker) ListContainers(ctx context.Context, filter sdk.Filter, emit func(sdk.ContainerInfo) error) error {
 	r := &pb.ListContainersRequest{Worker: w.name, Filter: filterToPB(filter)}
+	told := bound{what: "ListContainers", maxRows: sdk.MaxListed}
 	return receive(ctx, w.c, w.c.worker.ListContainers, r, func(m *pb.ListContainersResponse) error {
+		if err := told.take(m, len(m.Containers)); err != nil {
+			return err
+		}
 		return each(m.Containers, func(c *pb.ContainerInfo) error { return emit(containerFromPB(c)) })
 	})
 }
@@ -119,7 +127,11 @@ func (w *worker) StartProcess(ctx context.Context, container sdk.ContainerID, sp
 func (w *worker) ListProcesses(ctx context.Context, container sdk.ContainerID) ([]sdk.ProcessInfo, error) {
 	var all []sdk.ProcessInfo
 	r := &pb.ListProcessesRequest{Worker: w.name, Container: string(container)}
+	told := bound{what: "ListProcesses", maxRows: 2 * sdk.MaxProcesses}
 	err := receive(ctx, w.c, w.c.worker.ListProcesses, r, func(m *pb.ListProcessesResponse) error {
+		if err := told.take(m, len(m.Processes)); err != nil {
+			return err
+		}
 		for _, p := range m.Processes {
 			all = append(all, processFromPB(p))
 		}
@@ -174,7 +186,11 @@ func (w *worker) StatFile(ctx context.Context, id sdk.VolumeID, path string) (sd
 // ListFiles implements [sdk.FileReader].
 func (w *worker) ListFiles(ctx context.Context, id sdk.VolumeID, dir string, emit func(sdk.FileInfo) error) error {
 	r := &pb.ListFilesRequest{Worker: w.name, Volume: string(id), Dir: []byte(dir)}
+	told := bound{what: "ListFiles", maxRows: sdk.MaxListed}
 	return receive(ctx, w.c, w.c.worker.ListFiles, r, func(m *pb.ListFilesResponse) error {
+		if err := told.take(m, len(m.Files)); err != nil {
+			return err
+		}
 		return each(m.Files, func(f *pb.FileInfo) error { return emit(fileFromPB(f)) })
 	})
 }

@@ -41,7 +41,9 @@ type StartRunRequest struct {
 	// How long an aborted step may take to end by itself. Absent: 10 s.
 	Grace *durationpb.Duration `protobuf:"bytes,6,opt,name=grace,proto3" json:"grace,omitempty"`
 	// The first step that starts has a stdin; see ProcessService.WriteStdin.
-	Stdin         bool `protobuf:"varint,7,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	Stdin bool `protobuf:"varint,7,opt,name=stdin,proto3" json:"stdin,omitempty"`
+	// How many of its steps go side by side at most. 0: as many as are ready, and as the daemon lets go.
+	Parallel      int32 `protobuf:"varint,8,opt,name=parallel,proto3" json:"parallel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -134,6 +136,13 @@ func (x *StartRunRequest) GetStdin() bool {
 		return x.Stdin
 	}
 	return false
+}
+
+func (x *StartRunRequest) GetParallel() int32 {
+	if x != nil {
+		return x.Parallel
+	}
+	return 0
 }
 
 type isStartRunRequest_What interface {
@@ -1130,7 +1139,7 @@ var File_slipway_host_v1alpha1_run_proto protoreflect.FileDescriptor
 
 const file_slipway_host_v1alpha1_run_proto_rawDesc = "" +
 	"\n" +
-	"\x1fslipway/host/v1alpha1/run.proto\x12\x15slipway.host.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/host/v1alpha1/common.proto\"\xf4\x03\n" +
+	"\x1fslipway/host/v1alpha1/run.proto\x12\x15slipway.host.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/host/v1alpha1/common.proto\"\x90\x04\n" +
 	"\x0fStartRunRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x124\n" +
 	"\x04file\x18\x02 \x01(\v2\x1e.slipway.host.v1alpha1.JobFileH\x00R\x04file\x12:\n" +
@@ -1138,7 +1147,8 @@ const file_slipway_host_v1alpha1_run_proto_rawDesc = "" +
 	"\x06inputs\x18\x04 \x03(\v22.slipway.host.v1alpha1.StartRunRequest.InputsEntryR\x06inputs\x12M\n" +
 	"\aoutputs\x18\x05 \x03(\v23.slipway.host.v1alpha1.StartRunRequest.OutputsEntryR\aoutputs\x12/\n" +
 	"\x05grace\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\x05grace\x12\x14\n" +
-	"\x05stdin\x18\a \x01(\bR\x05stdin\x1a9\n" +
+	"\x05stdin\x18\a \x01(\bR\x05stdin\x12\x1a\n" +
+	"\bparallel\x18\b \x01(\x05R\bparallel\x1a9\n" +
 	"\vInputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a:\n" +

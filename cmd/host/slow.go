@@ -1,0 +1,70 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/host/launch"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// slowAfter is how long nothing is told of what slipway waits for.
+const slowAfter = 2 * time.Second
+
+// whileSlow tells what is waited for if that takes more than a moment, until done is called.
+func (a *app) whileSlow(what func() string) (done func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		t := time.NewTimer(slowAfter)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			if text := what(); text != "" {
+				a.say("waiting for " + text)
+			}
+		case <-ctx.Done():
+		}
+	})
+	return func() {
+		cancel()
+		watch.Wait()
+	}
+}
+
+// unready names what a host's readiness waits for.
+func unready(h *host.Host) string {
+	var waits []string
+	running := make(map[string]bool)
+	for _, p := range h.Plugins() {
+		switch p.State {
+		case launch.StateReady, launch.StateDegraded:
+			running[p.Name] = true
+		case launch.StateStarting:
+			waits = append(waits, fmt.Sprintf("plugin %q to start", p.Name))
+		case launch.StateBackoff:
+			waits = append(waits, fmt.Sprintf("plugin %q, which has failed, to be started again: %v", p.Name, p.Err))
+		}
+	}
+	for _, w := range h.Workers() {
+		if running[w.Plugin] && !w.Up && w.Status.Health == sdk.HealthUnknown {
+			waits = append(waits, fmt.Sprintf("worker %s to tell how it is", w.Name))
+		}
+	}
+	return strings.Join(waits, ", and for ")
+}
+
+// unstopped names what the end of a host waits for.
+func unstopped(h *host.Host) string {
+	var waits []string
+	for _, p := range h.Plugins() {
+		if p.State != launch.StateStopped {
+			waits = append(waits, fmt.Sprintf("plugin %q to end", p.Name))
+		}
+	}
+	return strings.Join(waits, ", and for ")
+}

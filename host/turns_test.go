@@ -1,0 +1,100 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/internal/testkit"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// wideJob has so many steps that need nothing of each other.
+func wideJob(t *testing.T, steps int) *job.Job {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("job \"wide\" {\n")
+	for i := range steps {
+		fmt.Fprintf(&b, "step \"s%d\" {\nrun {\npath = \"true\"\n}\n}\n", i)
+	}
+	b.WriteString("}\n")
+	j, diags := job.Parse([]byte(b.String()), "wide.hcl")
+	if diags.HasErrors() {
+		t.Fatal(diags)
+	}
+	return j
+}
+
+// TestStepsTakeTurns: no more steps go side by side than a run, or its host, lets go, and every one goes.
+func TestStepsTakeTurns(t *testing.T) {
+	const steps, most = 12, 3
+	for name, c := range map[string]struct{ host, run int }{"of the run": {0, most}, "of the host": {most, 0}, "of both": {most, most + 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var now atomic.Int64
+			var mu sync.Mutex
+			var peak int64
+			var once sync.Once
+			full := make(chan struct{})
+			rt := &hooked{Runtime: newMemory(t, "m"), hook: func(ctx context.Context, call, _ string, _ int, real func() error) error {
+				switch call {
+				case "create":
+					n := now.Add(1)
+					mu.Lock()
+					peak = max(peak, n)
+					mu.Unlock()
+					if n == most {
+						once.Do(func() { close(full) })
+					}
+					select {
+					case <-full: // as many as may are there: had more been let go, they would have come
+					case <-ctx.Done():
+					}
+				case "destroy":
+					now.Add(-1)
+				}
+				return real()
+			}}
+			cfg := testConfig("m")
+			cfg.Placement.Steps = c.host
+			h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": rt}})
+			res, err := h.Run(testkit.Context(t), RunRequest{ID: "r", Job: wideJob(t, steps), Parallel: c.run})
+			if err != nil || !res.Succeeded() {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			if peak != most {
+				t.Errorf("%d steps went side by side", peak)
+			}
+		})
+	}
+}
+
+// TestWaitsForFiles: a step that cannot go for want of open files waits, and is told, until it can.
+func TestWaitsForFiles(t *testing.T) {
+	var told []string
+	tries := 0
+	err := untilFiles(t.Context(), func(err error) { told = append(told, err.Error()) }, func() error {
+		if tries++; tries < 3 {
+			return fmt.Errorf("open it: %w", &fs.PathError{Op: "open", Path: "x", Err: syscall.EMFILE})
+		}
+		return nil
+	})
+	if err != nil || tries != 3 || len(told) != 2 {
+		t.Errorf("after %d tries, told %q: %v", tries, told, err)
+	}
+	other := errors.New("another")
+	if err := untilFiles(t.Context(), func(error) { t.Error("it waits") }, func() error { return other }); err != other {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	if err := untilFiles(ctx, func(error) { cancel() }, func() error { return syscall.ENFILE }); err != syscall.ENFILE {
+		t.Error(err)
+	}
+}
