@@ -72,6 +72,7 @@ var layers = map[string][]string{
 	"host/store":                           {},
 	"host/stream":                          {"sdk"},
 	"cmd/host":                             {"sdk/...", "host/...", "conformance/...", "internal/printable"},
+	"cmd/host/internal/hostile":            {"sdk", "sdk/rpc", "plugins/memory", "internal/testkit"}, // a plugin of its tests
 	"examples/...":                         {"sdk/...", "host"},
 	"examples/chroot":                      {"sdk/...", "conformance"},
 	"examples/python":                      {"sdk", "conformance"}, // in its tests: a plugin that is no Go

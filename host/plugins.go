@@ -413,7 +413,8 @@ func (h *Host) look(ctx context.Context, w *worker, conn sdk.Worker, settled *bo
 		return sdk.NewUnavailable(nil, "%s", cmp.Or(s.Reason, "its status is "+s.Health.String()))
 	}
 	if h.ephemeral() && !s.Has(sdk.FeatureVolatile) {
-		return sdk.NewInvalid(sdk.ReasonConfig, "what is made on worker %s outlives this command, and nothing would remember it: give --state DIR", w.name)
+		w.setStatus(s)
+		return unusedError{sdk.NewInvalid(sdk.ReasonConfig, "what is made on worker %s outlives this command, and nothing would remember it: give --state DIR", w.name)}
 	}
 	changed, err := h.checkIncarnation(ctx, w, s)
 	if err != nil {

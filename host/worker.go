@@ -204,6 +204,18 @@ func (w *worker) setUp(conn sdk.Worker, s sdk.Status) (back bool) {
 	return true
 }
 
+// unusedError is why a worker that is well is not used.
+type unusedError struct{ error }
+
+func (e unusedError) Unwrap() error { return e.error }
+
+// setStatus notes how a worker is that is not used.
+func (w *worker) setStatus(s sdk.Status) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.status = s
+}
+
 // setAway notes that conn does not work; an older conn than the present one changes nothing. A nil conn stands for
 // whichever there is.
 func (w *worker) setAway(conn sdk.Worker, why error) {
@@ -297,6 +309,7 @@ type WorkerReport struct {
 	Status sdk.Status
 	Up     bool
 	Why    string // while not up
+	Unused bool   // it is not up though it is well, since this host does not use it, for the reason in Why
 	Since  time.Time
 
 	// State is what placement makes of it: only a running worker takes new work. Reason says why it is not; empty while it is.
@@ -313,7 +326,7 @@ func (w *worker) report() WorkerReport {
 	defer w.mu.Unlock()
 	r := WorkerReport{Name: w.name, Plugin: w.plugin, Info: w.info, Status: w.status, Up: w.conn != nil, Since: w.since, Drain: w.waits}
 	if w.conn == nil && w.why != nil {
-		r.Why = w.why.Error()
+		r.Why, r.Unused = w.why.Error(), errors.As(w.why, new(unusedError))
 	}
 	r.State, r.Reason = w.state()
 	return r
@@ -326,7 +339,7 @@ func (w *worker) state() (pool.State, string) {
 		return w.orders.state, w.orders.reason
 	}
 	never := w.wasAway && w.status.Health == sdk.HealthUnknown // no call waits for what was never there
-	if w.conn == nil && (w.dead != nil || never || time.Since(w.since) >= w.stalled) {
+	if w.conn == nil && (w.dead != nil || never || errors.As(w.why, new(unusedError)) || time.Since(w.since) >= w.stalled) {
 		return pool.Stalled, w.why.Error()
 	}
 	return pool.Running, ""

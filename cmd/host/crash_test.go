@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -109,6 +110,9 @@ func TestResume(t *testing.T) {
 	p.run("logs", "a", "--state", "s1").wants(0).prints("only | once\n").says("only - exit code 0, on worker memory")
 
 	args := []string{"-c", "world.hcl", "run", "slow.hcl", "--state", "s2", "--id", "b"}
+	if out := p.run("-c", "world.hcl", "workers").wants(0).out; !strings.Contains(out, "m       healthy") || !strings.Contains(out, "give --state DIR") {
+		t.Errorf("workers without a state directory: %s", out)
+	}
 	p.run("-c", "world.hcl", "run", "slow.hcl").wants(codeInternal).says("outlives this command", "give --state DIR").once()
 	r := p.start(args...)
 	r.await("only | begun")

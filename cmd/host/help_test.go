@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -56,6 +57,32 @@ func TestCompletion(t *testing.T) {
 	c.Stdin = strings.NewReader(script)
 	if out, err := c.CombinedOutput(); err != nil || !strings.Contains(script, "slipway") {
 		t.Errorf("bash does not read the script: %v %s", err, out)
+	}
+	p.write(map[string]string{"script": script, "j.hcl": oneStep("true")})
+	p.run("run", "j.hcl", "--state", "state", "--id", "night:1").wants(0)
+	for _, with := range []string{"", "source /usr/share/bash-completion/bash_completion; "} {
+		if _, err := os.Stat("/usr/share/bash-completion/bash_completion"); with != "" && err != nil {
+			continue
+		}
+		for line, want := range map[string]string{
+			"slipway wor":                       "workers",
+			"slipway --log-level de":            "debug",
+			"slipway --log-level = de":          "debug", // as bash parts --log-level=de
+			"slipway logs --state state ni":     "night:1",
+			"slipway logs --state = state ni":   "night:1",
+			"slipway workers -o j":              "json",
+			"slipway conformance explain S11-s": "S11-signalled",
+		} {
+			words := strings.Fields(line)
+			c := p.program(bash, "--norc", "-c", with+`source ./script; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+compopt() { :; } # there is no completion under way here
+__start_slipway; printf '%s\n' "${COMPREPLY[@]}"`, "bash")
+			c.Args = append(c.Args, words...)
+			c.Env = append(c.Env, "PATH="+p.bin+":"+os.Getenv("PATH"))
+			if r := p.runWith(c).wants(0); strings.TrimSpace(r.out) != want || r.err != "" {
+				t.Errorf("%q is completed to %q, want %q; %s", line, r.out, want, r.err)
+			}
+		}
 	}
 	if got := p.run("__complete", "wor").wants(0).out; !strings.HasPrefix(got, "workers\t") {
 		t.Errorf(`"wor" is completed to %q`, got)

@@ -5,20 +5,16 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
 )
 
-// hostilePlugin is a configuration with a plugin that lies so.
-func hostilePlugin(t *testing.T, lie, more string) string {
-	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return fmt.Sprintf("plugin \"memory\" {\n  command = %q\n  args    = [%q, %q]\n}\nworker \"m\" { plugin = \"memory\" }\n%s\n", self, hostileArg, lie, more)
+// hostilePlugin is a configuration with a plugin that lies so, and more lines.
+func hostilePlugin(lie, more string) string {
+	return fmt.Sprintf("plugin \"memory\" {\n  command = %q\n  args    = [%q]\n}\nworker \"m\" { plugin = \"memory\" }\n%s\n", filepath.Join(built, "hostile"), lie, more)
 }
 
 // TestToldEnds: no end that a plugin makes up makes slipway end with 0 but that of a success, and what it says then is what its records say.
@@ -40,7 +36,7 @@ func TestToldEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			p.write(map[string]string{"j.hcl": oneStep("echo made > out/made"), "lies.hcl": hostilePlugin(t, exits(c.ends), "")})
+			p.write(map[string]string{"j.hcl": oneStep("echo made > out/made"), "lies.hcl": hostilePlugin("exits "+c.ends, "")})
 			r := p.run("-c", "lies.hcl", "exec", "--", "true").wants(c.exec)
 			if c.exec == codeExecFailed {
 				r.says("its plugin told an end that is none")
@@ -60,7 +56,7 @@ func TestFollowLies(t *testing.T) {
 		t.Run(lie, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			p.write(map[string]string{"j.hcl": oneStep("echo ready; sleep 600"), "lies.hcl": hostilePlugin(t, lie, "")})
+			p.write(map[string]string{"j.hcl": oneStep("echo ready; sleep 600"), "lies.hcl": hostilePlugin(lie, "")})
 			r := p.start("-c", "lies.hcl", "run", "j.hcl", "--grace", "100ms")
 			if lie == "no exit ever" {
 				r.await("only | ready")
@@ -79,7 +75,7 @@ func TestFollowLiesEnd(t *testing.T) {
 		t.Run(lie, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(t, lie, `timing { worker_gone = "1s" }`)})
+			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(lie, `timing { worker_gone = "1s" }`)})
 			p.run("-c", "lies.hcl", "run", "j.hcl", "-o", "out=out").wants(codeLost).says("only - paused", "only - lost", "output out was not written")
 		})
 	}
@@ -89,7 +85,7 @@ func TestFollowLiesEnd(t *testing.T) {
 func TestOpenAfterExit(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.write(map[string]string{"j.hcl": oneStep("echo made > out/made"), "lies.hcl": hostilePlugin(t, "open after the exit", "")})
+	p.write(map[string]string{"j.hcl": oneStep("echo made > out/made"), "lies.hcl": hostilePlugin("open after the exit", "")})
 	p.run("-c", "lies.hcl", "exec", "--", "sh", "-c", "echo said; exit 3").wants(3).prints("said\n")
 	p.run("-c", "lies.hcl", "run", "j.hcl", "-o", "out=out").wants(0)
 	if got := p.read("out/made"); got != "made\n" {
@@ -101,7 +97,7 @@ func TestOpenAfterExit(t *testing.T) {
 func TestInterruptTwiceUnanswered(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.write(map[string]string{"j.hcl": oneStep("echo ready; sleep 600"), "lies.hcl": hostilePlugin(t, "answers nothing", "")})
+	p.write(map[string]string{"j.hcl": oneStep("echo ready; sleep 600"), "lies.hcl": hostilePlugin("answers nothing", "")})
 	r := p.start("-c", "lies.hcl", "run", "j.hcl", "--grace", "1h")
 	r.await("only | ready")
 	r.signal(os.Interrupt)
@@ -128,7 +124,7 @@ func TestForgedText(t *testing.T) {
 		t.Run(lie, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(t, lie, `timing { worker_gone = "1s" }`)})
+			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(lie, `timing { worker_gone = "1s" }`)})
 			args := append([]string{"-c", "lies.hcl"}, c.args...)
 			r := p.run(args...).wants(c.code)
 			for _, text := range []string{r.out, r.err} {
@@ -164,7 +160,7 @@ func TestArchiveLies(t *testing.T) {
 		t.Run(lie, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(t, lie, "")})
+			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(lie, "")})
 			r := p.measured("-c", "lies.hcl", "run", "j.hcl", "--state", "state", "-o", "out=out", "--id", "a").wants(codeInternal).says("output out was not written", `output "out"`, says)
 			if strings.Contains(r.err, "resume") {
 				t.Errorf("it advises to resume what cannot be mended: %s", r.err)
@@ -192,7 +188,7 @@ func TestListLies(t *testing.T) {
 		t.Run(lie, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			p.write(map[string]string{"lies.hcl": hostilePlugin(t, lie, "")})
+			p.write(map[string]string{"lies.hcl": hostilePlugin(lie, "")})
 			r := p.measured(append([]string{"-c", "lies.hcl"}, c.args...)...).wants(codeInternal)
 			if !strings.Contains(r.out+r.err, c.says) {
 				t.Errorf("it does not say %q:\n%s%s", c.says, r.out, r.err)

@@ -13,6 +13,7 @@ import (
 )
 
 func (a *app) logsCommand() *cobra.Command {
+	var follow bool
 	c := &cobra.Command{
 		Use:   "logs RUN [STEP...]",
 		Short: "Show what the steps of a run wrote, so far if it still runs",
@@ -31,10 +32,14 @@ func (a *app) logsCommand() *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, r.Close()) }()
+			if follow {
+				return a.followLogs(c.Context(), r, args[0], args[1:])
+			}
 			return a.logs(c.Context(), r, args[0], args[1:])
 		},
 	}
 	a.formatFlag(c)
+	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what its steps write, also those that begin later, until the run has ended")
 	return c
 }
 

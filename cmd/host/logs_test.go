@@ -36,7 +36,16 @@ func TestLogs(t *testing.T) {
 	logs("slow").prints("slow  | ready\n")
 	p.run("--state", "state", "logs", "x", "fast").wants(codeUsage).says("slipway: step fast of run x was not started: those that were are quick, slow")
 
+	p.run("--state", "state", "runs").wants(0).once()
+	if out := p.run("--state", "state", "runs").wants(0).out; !strings.Contains(out, "x    unfinished") || !strings.Contains(out, "1 container, ") {
+		t.Errorf("runs: %s", out)
+	}
+	tail := p.start("--state", "state", "logs", "-f", "x")
+	tail.await("slow | ready")
+
 	r.signal(os.Interrupt)
+	tail.wait().wants(0).prints("quick | out\nquick | half\nslow | ready\nslow | bye\n").says("quick - exit code 0", "slow - exit code 3").once()
+	p.run("--state", "state", "logs", "-f", "y").wants(codeUsage).says("there is no run y")
 	r.wait().wants(codeInterrupted).says("slow  - aborted")
 	logs().prints("quick | out\nquick | half\nslow  | ready\nslow  | bye\n").says("slow  - exit code 3, on worker memory\n")
 

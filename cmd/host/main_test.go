@@ -15,13 +15,6 @@ import (
 var built string
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == hostileArg {
-		serveLie(os.Args[2])
-		return
-	}
-	if len(os.Args) > 3 && os.Args[1] == measureArg {
-		os.Exit(measure(os.Args[2], os.Args[3], os.Args[4:]...))
-	}
 	os.Exit(testMain(m))
 }
 
@@ -40,8 +33,8 @@ func testMain(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	built = dir
 	flag.Parse() // for the tier
-	for name, pkg := range map[string]string{"slipway": ".", "slipway-memory": "../../plugins/memory/cmd"} {
-		args := []string{"build", "-ldflags", "-X main.giveUpAfter=20s", "-o", filepath.Join(dir, name)}
+	for name, pkg := range map[string]string{"slipway": ".", "slipway-memory": "../../plugins/memory/cmd", "hostile": "./internal/hostile"} {
+		args := []string{"build", "-ldflags", "-w -X main.giveUpAfter=20s", "-o", filepath.Join(dir, name)}
 		if raceBuild && !testing.Short() { // in the gate the packages that they are made of run under the race detector, which makes these ten times slower
 			args = append(args, "-race")
 		}

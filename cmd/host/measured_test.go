@@ -3,33 +3,40 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
-	"syscall"
+	"strings"
 	"testing"
+	"time"
 )
 
-// measureArg has this test's program run a command, and write into a file how many bytes of memory that had at most. A program's own peak begins with that of who
-// starts it, which for this program in the middle of its tests is a large one.
-const measureArg = "measure"
+// peakOf awaits a command that has begun, and gives how many bytes of memory its own process had at most, as far as that was seen: what the system tells of a process
+// that has ended counts its children, too, and whoever started it.
+func peakOf(c *exec.Cmd) (peak int64, err error) {
+	over := make(chan error, 1)
+	go func() { over <- c.Wait() }()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		peak = max(peak, highWater(c.Process.Pid))
+		select {
+		case <-tick.C:
+		case err := <-over:
+			return peak, err
+		}
+	}
+}
 
-func measure(file, name string, args ...string) int {
-	c := exec.Command(name, args...)
-	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
-	err := c.Run()
-	if c.ProcessState == nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	usage := c.ProcessState.SysUsage().(*syscall.Rusage)
-	if err := os.WriteFile(file, fmt.Appendf(nil, "%d", usage.Maxrss<<10), 0o600); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return c.ProcessState.ExitCode()
+// highWater is the most that a process has had in memory so far, in bytes; 0 where that is not told.
+func highWater(pid int) int64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	_, rest, _ := strings.Cut(string(text), "VmHWM:")
+	line, _, _ := strings.Cut(rest, " kB")
+	kib, _ := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+	return kib << 10
 }
 
 // mostMemory is what slipway may have in memory whatever it is told: what it has without that, and 64 MiB.
@@ -38,14 +45,13 @@ const mostMemory = (50 + 64) << 20
 // measured is run that asserts that slipway had at most so much in memory.
 func (p *place) measured(args ...string) result {
 	p.t.Helper()
-	self, err := os.Executable()
-	p.must(err)
-	file := filepath.Join(p.root, "peak")
-	r := p.runWith(p.program(self, append([]string{measureArg, file, filepath.Join(p.bin, "slipway")}, args...)...))
-	text, err := os.ReadFile(file)
-	p.must(err)
-	peak, err := strconv.ParseInt(string(text), 10, 64)
-	p.must(err)
+	c := p.command(args...)
+	var out, errw bytes.Buffer
+	c.Stdout, c.Stderr = &out, &errw
+	p.must(c.Start())
+	peak, err := peakOf(c)
+	p.ended(err)
+	r := result{t: p.t, args: args, code: c.ProcessState.ExitCode(), out: out.String(), err: errw.String()}
 	p.t.Logf("slipway had %d MiB in memory", peak>>20)
 	if peak > mostMemory && !(raceBuild && !testing.Short()) { // the race detector's own memory is not measured
 		p.t.Errorf("slipway had %d MiB in memory", peak>>20)

@@ -150,7 +150,7 @@ func (v *textView) print(line string) {
 
 // name is a step's name as wide as the longest.
 func (v *textView) name(to *outlet, step string) string {
-	return to.paint(v.colour[step], step) + strings.Repeat(" ", v.width-len(step))
+	return to.paint(v.colour[step], step) + strings.Repeat(" ", max(v.width-len(step), 0))
 }
 
 func (v *textView) end(res *host.RunResult, _ error) {

@@ -66,7 +66,7 @@ func reports(h *host.Host) []host.WorkerReport {
 
 // away tells whether a worker is that should be there.
 func away(r host.WorkerReport) bool {
-	return r.State != pool.Landed && r.State != pool.Retired && (!r.Up || r.Status.Health == sdk.Away)
+	return r.State != pool.Landed && r.State != pool.Retired && (!r.Up && !r.Unused || r.Status.Health == sdk.Away)
 }
 
 func writeWorkers(to *outlet, workers []host.WorkerReport) error {
@@ -98,7 +98,7 @@ func workerState(r host.WorkerReport) string {
 
 // health is how the worker is, whatever is wanted of it.
 func health(r host.WorkerReport) string {
-	if !r.Up {
+	if !r.Up && !r.Unused {
 		return sdk.Away.String()
 	}
 	return r.Status.Health.String()

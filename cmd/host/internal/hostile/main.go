@@ -1,3 +1,5 @@
+// Command hostile is a plugin for tests of slipway: memory's, but for one lie, which its argument names. Each is something that a plugin can do, by mistake or by will, and
+// that the host's people must not suffer from.
 package main
 
 import (
@@ -16,9 +18,6 @@ import (
 	"github.com/slipway-run/slipway/sdk/rpc"
 )
 
-// hostileArg has this test's program serve as a plugin: memory's, but for the lie that the next argument names.
-const hostileArg = "hostile-plugin"
-
 // lie is what a hostile plugin does otherwise than memory does. What is nil it does well.
 type lie struct {
 	follow  func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error
@@ -32,9 +31,7 @@ type lie struct {
 	close   func()
 }
 
-// exits is the name of the lie that processes ended so, one after another.
-func exits(ends string) string { return "exits " + ends }
-
+// findLie finds a lie by its name, which is in the table, or "exits" and JSON of how all processes end, one exit after another.
 func findLie(name string) (lie, error) {
 	if text, ok := strings.CutPrefix(name, "exits "); ok {
 		var ends []sdk.Exit
@@ -172,8 +169,12 @@ func recordAt(where func(sdk.Position) sdk.Position) func(ctx context.Context, w
 	}
 }
 
-func serveLie(name string) {
-	l, err := findLie(name)
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: hostile LIE")
+		os.Exit(2)
+	}
+	l, err := findLie(os.Args[1])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/host/spool"
+)
+
+// logsEvery is how often it is looked for more of what a run writes that another process has: nothing tells this one.
+const logsEvery = 200 * time.Millisecond
+
+// follower shows the output of a run's steps as it is stored, whoever stores it.
+type follower struct {
+	a    *app
+	r    *host.Records
+	run  string
+	only []string
+	text *textView
+	by   map[string]*followed // by step
+}
+
+// followed is one step's output.
+type followed struct {
+	to   sink
+	from *spool.Reader
+	over bool
+}
+
+// followLogs shows what the steps of a run write, until it has ended.
+func (a *app) followLogs(ctx context.Context, r *host.Records, run string, only []string) (err error) {
+	f := &follower{a: a, r: r, run: run, only: only, text: newStepsView(a, only), by: make(map[string]*followed)}
+	defer func() {
+		for _, s := range f.by {
+			if s.from != nil {
+				err = errors.Join(err, s.from.Close())
+			}
+		}
+	}()
+	tick := time.NewTicker(logsEvery)
+	defer tick.Stop()
+	for {
+		ended, err := f.ended(ctx) // before its steps are looked at: what they wrote is whole then
+		if err != nil {
+			return err
+		}
+		if err := f.look(ctx); err != nil || ended {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (f *follower) ended(ctx context.Context) (bool, error) {
+	runs, err := f.r.Runs(ctx)
+	if err != nil {
+		return false, err
+	}
+	i := slices.IndexFunc(runs, func(r host.RunInfo) bool { return r.ID == f.run })
+	if i < 0 {
+		return false, f.a.noSteps(ctx, f.r, f.run)
+	}
+	return runs[i].Ended, nil
+}
+
+// look shows what has come since it was called last.
+func (f *follower) look(ctx context.Context) error {
+	steps, err := f.r.Steps(ctx, f.run)
+	if err != nil {
+		return err
+	}
+	for _, s := range steps {
+		if len(f.only) > 0 && !slices.Contains(f.only, s.Step) {
+			continue
+		}
+		if err := f.step(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *follower) step(ctx context.Context, s host.StepRecord) error {
+	shown := f.by[s.Step]
+	if shown == nil {
+		shown = &followed{to: f.text.output(s.Step)}
+		if f.a.format == formatJSON {
+			shown.to = jsonSink{&jsonView{to: f.a.out}, s.Step}
+		}
+		f.by[s.Step] = shown
+	}
+	if shown.over {
+		return nil
+	}
+	if shown.from == nil {
+		from, err := f.r.Output(s)
+		if err != nil {
+			return nil // it has not begun to write
+		}
+		shown.from = from
+	}
+	for {
+		rec, err := shown.from.Next(ctx)
+		switch {
+		case err == nil:
+			shown.to.record(rec)
+			continue
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, spool.ErrNoMore):
+			return nil
+		case errors.Is(err, io.EOF):
+			err = nil
+		}
+		shown.over = true
+		shown.to.end(err)
+		if f.a.format == formatText {
+			f.text.note(s.Step, recorded(s))
+		}
+		return nil
+	}
+}
