@@ -7,9 +7,11 @@ TESTFLAGS   ?=
 export PATH := $(PATH):/usr/sbin:/sbin
 # Packages whose tests talk to real servers. In the gate they run one at a time, beside the others, once the servers are built.
 SERVERS     := ./sdk/shim/internal/onnomad ./plugins/nomad/... ./plugins/garden/...
+# Examples are small programs made of packages that have tests of their own: the gate runs the suite on them without the race detector.
+EXAMPLES    := ./examples/... ./sdk/guide
 
 # Those that take longest begin first, and most of their time they wait: so three times as many packages run at once as there are processors.
-LONG        := ./sdk/shim/internal/onrunc ./cmd/host ./host ./conformance/mutant ./examples/...
+LONG        := ./sdk/shim/internal/onrunc ./cmd/host ./host ./conformance/mutant
 ATONCE      := $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN))
 
 # The race detector looks at SQLite, too, but leaves out its check of pointer arithmetic there: it took a fifth of what package host
@@ -69,9 +71,9 @@ tools:
 .PHONY: test
 test: ## the gate: check, then all tests as far as they say at once whether a change is good
 	@$(MAKE) --no-print-directory -j2 packages check
-	@all=$$($(GO) list ./...) && last=$$($(GO) list $(SERVERS) $(LONG)) && $(BIN)/gate -strict -meanwhile '$(MAKE) servers' -- \
+	@all=$$($(GO) list ./...) && last=$$($(GO) list $(SERVERS) $(EXAMPLES) $(LONG)) && $(BIN)/gate -strict -meanwhile '$(MAKE) servers' -- \
 		"$(RACE) -short -timeout=25m -p=$(ATONCE) $(TESTFLAGS) $(LONG) $$(echo "$$all" | grep -vxF "$$last" | tr '\n' ' ')" \
-		"-short -vet=off -timeout=25m -p=1 $(TESTFLAGS) $(SERVERS)"
+		"-short -vet=off -timeout=25m -p=1 $(TESTFLAGS) $(SERVERS) $(EXAMPLES)"
 
 # One package, or all of them.
 SOAK  ?= ./...

@@ -171,7 +171,7 @@ func (p *plugin) impatient(ctx context.Context, patience time.Duration) {
 }
 
 // errEndless is why the end of a plugin's telling is wrong where it gives no other reason.
-var errEndless = errors.New("that has no end")
+var errEndless = errors.New("it has to tell them for as long as it runs")
 
 // silent goes on without the workers of which nothing was heard so far, for a reason.
 func (p *plugin) silent(why error) {
