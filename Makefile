@@ -73,7 +73,8 @@ test: ## the gate: check, then all tests as far as they say at once whether a ch
 	@$(MAKE) --no-print-directory -j2 packages check
 	@all=$$($(GO) list ./...) && last=$$($(GO) list $(SERVERS) $(EXAMPLES) $(LONG)) && $(BIN)/gate -strict -meanwhile '$(MAKE) servers' -- \
 		"$(RACE) -short -timeout=25m -p=$(ATONCE) $(TESTFLAGS) $(LONG) $$(echo "$$all" | grep -vxF "$$last" | tr '\n' ' ')" \
-		"-short -vet=off -timeout=25m -p=1 $(TESTFLAGS) $(SERVERS) $(EXAMPLES)"
+		"-short -vet=off -timeout=25m -p=2 $(TESTFLAGS) $(EXAMPLES)" \
+		"-short -vet=off -timeout=25m -p=1 $(TESTFLAGS) $(SERVERS)"
 
 # One package, or all of them.
 SOAK  ?= ./...
