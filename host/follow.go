@@ -123,11 +123,11 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 			p.mu.Unlock()
 			continue
 		case verdictGap:
-			first := !skipped
-			if skipped = p.skip(out, err); skipped && first {
+			if p.skip(out, err) && !skipped {
+				skipped = true
 				continue
 			}
-			if !first && tooLong { // one after another, without output between them
+			if tooLong { // there was one before, without output since, or it is none
 				return p.lost(ctx, out, fmt.Sprintf("following it failed: %v", err))
 			}
 		case verdictEnded:

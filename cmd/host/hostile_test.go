@@ -52,7 +52,7 @@ func TestToldEnds(t *testing.T) {
 
 // TestFollowLies: whatever a plugin tells of a process's output and end, or does not tell, an interrupt ends the command, and leaves nothing.
 func TestFollowLies(t *testing.T) {
-	for _, lie := range []string{"no exit ever", "ends without an exit", "superseded by nobody", "negative position", "last position", "hole", "a byte is gone, for ever"} {
+	for _, lie := range []string{"no exit ever", "ends without an exit", "superseded by nobody", "negative position", "last position", "hole", "a byte is gone, for ever", "no byte is gone"} {
 		t.Run(lie, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
@@ -71,7 +71,7 @@ func TestFollowLies(t *testing.T) {
 
 // TestFollowLiesEnd: what a plugin says of a process in vain for as long as its worker is waited for makes the step lost, not a success, and not a wait without end.
 func TestFollowLiesEnd(t *testing.T) {
-	for _, lie := range []string{"ends without an exit", "superseded by nobody", "negative position", "last position", "hole", "a byte is gone, for ever"} {
+	for _, lie := range []string{"ends without an exit", "superseded by nobody", "negative position", "last position", "hole", "a byte is gone, for ever", "no byte is gone"} {
 		t.Run(lie, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)

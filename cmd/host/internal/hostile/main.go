@@ -64,17 +64,15 @@ func lies() map[string]lie {
 			return errors.Join(f.Opened(sdk.Opened{State: sdk.ProcessRunning}),
 				sdk.NewFailedPrecondition(sdk.ReasonSuperseded, sdk.KindProcess, string(p), "somebody else follows"))
 		}},
-		"negative position": {follow: recordAt(func(sdk.Position) sdk.Position { return -1 })},
-		"last position":     {follow: recordAt(func(sdk.Position) sdk.Position { return 1<<63 - 1 })},
-		"hole":              {follow: recordAt(func(at sdk.Position) sdk.Position { return at + 1 })},
-		"a byte is gone, for ever": {follow: func(_ context.Context, _ sdk.Worker, _ sdk.ContainerID, _ sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
-			return errors.Join(f.Opened(sdk.Opened{State: sdk.ProcessRunning, Oldest: from + 1}),
-				&sdk.Error{Class: sdk.FailedPrecondition, Reason: sdk.ReasonOutputGap, Position: from + 1, Message: "it is gone"})
-		}},
-		"status":        {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Degraded, forged }},
-		"away":          {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Away, forged }},
-		"start refused": {start: func() error { return sdk.NewInvalid(sdk.ReasonExecutableNotFound, "%s", forged) }},
-		"long refusal":  {start: func() error { return sdk.NewInvalid(sdk.ReasonSpec, "%s", strings.Repeat("x", 100<<10)) }},
+		"negative position":        {follow: recordAt(func(sdk.Position) sdk.Position { return -1 })},
+		"last position":            {follow: recordAt(func(sdk.Position) sdk.Position { return 1<<63 - 1 })},
+		"hole":                     {follow: recordAt(func(at sdk.Position) sdk.Position { return at + 1 })},
+		"a byte is gone, for ever": {follow: gap(1)},
+		"no byte is gone":          {follow: gap(0)},
+		"status":                   {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Degraded, forged }},
+		"away":                     {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Away, forged }},
+		"start refused":            {start: func() error { return sdk.NewInvalid(sdk.ReasonExecutableNotFound, "%s", forged) }},
+		"long refusal":             {start: func() error { return sdk.NewInvalid(sdk.ReasonSpec, "%s", strings.Repeat("x", 100<<10)) }},
 		"paused": {follow: func(context.Context, sdk.Worker, sdk.ContainerID, sdk.ProcessID, sdk.Position, sdk.Follow) error {
 			return sdk.NewUnavailable(nil, "%s", forged)
 		}},
@@ -141,6 +139,14 @@ func oneEntry(h tar.Header) func(io.Writer) error {
 func forever(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
+}
+
+// gap tells each time that so many bytes are gone.
+func gap(bytes sdk.Position) func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+	return func(_ context.Context, _ sdk.Worker, _ sdk.ContainerID, _ sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+		return errors.Join(f.Opened(sdk.Opened{State: sdk.ProcessRunning, Oldest: from + bytes}),
+			&sdk.Error{Class: sdk.FailedPrecondition, Reason: sdk.ReasonOutputGap, Position: from + bytes, Message: "it is gone"})
+	}
 }
 
 func exitsAre(ends []sdk.Exit) func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
