@@ -269,7 +269,7 @@ func standsFor(tx *store.Tx, id string) ([]string, error) {
 	}
 	mine := make(map[string]bool)
 	for _, c := range containers {
-		if c.ID == id || c.Owner == id || runOf(c.Owner) == id {
+		if c.ID == id || c.Owner == id || RunOf(c.Owner) == id {
 			names, mine[c.ID] = append(names, c.ID), true
 		}
 	}
@@ -278,7 +278,7 @@ func standsFor(tx *store.Tx, id string) ([]string, error) {
 		return nil, err
 	}
 	for _, a := range artifacts {
-		if a.ID == id || a.Name == id || a.Owner == id || runOf(a.Owner) == id {
+		if a.ID == id || a.Name == id || a.Owner == id || RunOf(a.Owner) == id {
 			names, mine[a.ID] = append(names, a.ID), true
 		}
 	}

@@ -187,8 +187,8 @@ func volumeStates(s string) reap.State {
 	return reap.There
 }
 
-// runOf is the id of the run whose step, input or output an owner is; "" for other owners. No id of a run has a "/".
-func runOf(owner string) string {
+// RunOf is the id of the run whose step, input or output an owner is; "" for other owners. No id of a run has a "/".
+func RunOf(owner string) string {
 	rest, ok := strings.CutPrefix(owner, runPrefix)
 	id, _, whole := strings.Cut(rest, "/")
 	if !ok || !whole {
@@ -199,7 +199,7 @@ func runOf(owner string) string {
 
 // ownerOf adds what is known of an owner.
 func (h *Host) ownerOf(tx *store.Tx, owner string, to map[string]reap.Owner) error {
-	id := runOf(owner)
+	id := RunOf(owner)
 	if _, known := to[owner]; known || id == "" {
 		return nil
 	}

@@ -386,7 +386,7 @@ func TestReapedWhileSealed(t *testing.T) {
 	}}
 	h = openHost(t, o, Options{}, "m")
 	for _, owner := range []string{"someone", RunOwner("r", "s")} {
-		if runOf(owner) != "" { // nobody runs it just now
+		if RunOf(owner) != "" { // nobody runs it just now
 			row := store.Run{ID: "r", State: lifecycle.RunGoing, CreatedAt: time.Now()}
 			if err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error { return tx.PutRun(row) }); err != nil {
 				t.Fatal(err)

@@ -131,7 +131,7 @@ func forgetContainers(tx *store.Tx, containers []store.Container) (outputs []str
 			}
 			return nil, err
 		}
-		if _, err := tx.Run(runOf(c.Owner)); !errors.Is(err, store.ErrNotFound) { // it goes with its run
+		if _, err := tx.Run(RunOf(c.Owner)); !errors.Is(err, store.ErrNotFound) { // it goes with its run
 			if err != nil {
 				return nil, err
 			}

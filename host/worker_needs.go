@@ -143,7 +143,7 @@ func (h *Host) onlyThere(tx *store.Tx, v store.Volume) (onlyThere, bool, error) 
 	if passing && h.lasting(v.Worker, o.team) == nil {
 		return onlyThere{}, false, nil // there is no better place
 	}
-	if id := runOf(a.Owner); id != "" {
+	if id := RunOf(a.Owner); id != "" {
 		row, err := tx.Run(id)
 		if err != nil {
 			return o, true, ignoreNotFound(err)
@@ -179,7 +179,7 @@ func (h *Host) needed(o onlyThere) (pool.Spec, need) {
 			return spec, needNow
 		}
 	}
-	id := runOf(o.artifact.Owner)
+	id := RunOf(o.artifact.Owner)
 	h.mu.Lock()
 	here := h.runs[id]
 	h.mu.Unlock()

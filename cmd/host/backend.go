@@ -181,17 +181,8 @@ func (e *embedded) abort(ctx context.Context, id string) (*host.RunResult, map[s
 
 // tidy has the host tidy up after this run and earlier ones, until somebody hurries.
 func (e *embedded) tidy(ctx context.Context, hurry <-chan struct{}) map[string]host.Owed {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leftTime)
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	defer cancel()
-	watch.Go(func() {
-		select {
-		case <-hurry:
-			cancel()
-		case <-ctx.Done():
-		}
-	})
+	ctx, release := boundedBy(context.WithoutCancel(ctx), leftTime, hurry, 0)
+	defer release()
 	return e.h.Tidy(ctx)
 }
 

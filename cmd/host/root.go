@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -213,19 +212,5 @@ func (a *app) closeHost(ctx context.Context, h *host.Host) error {
 
 // closing gives a context for the end of a command, though ctx may have ended.
 func (a *app) closing(ctx context.Context) (_ context.Context, release func()) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
-	var watch sync.WaitGroup
-	watch.Go(func() {
-		select {
-		case <-a.hurry:
-			t := time.AfterFunc(hurriedClose, cancel)
-			defer t.Stop()
-			<-ctx.Done()
-		case <-ctx.Done():
-		}
-	})
-	return ctx, func() {
-		cancel()
-		watch.Wait()
-	}
+	return boundedBy(context.WithoutCancel(ctx), closeTime, a.hurry, hurriedClose)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,9 +75,8 @@ func holdings(ctx context.Context, i inventory) (map[string]*holding, error) {
 	out := make(map[string]*holding)
 	of := func(made time.Time, owners ...string) *holding {
 		for _, owner := range owners {
-			rest, is := strings.CutPrefix(owner, "run/")
-			run, _, whole := strings.Cut(rest, "/")
-			if !is || !whole {
+			run := host.RunOf(owner)
+			if run == "" {
 				continue
 			}
 			h := out[run]
@@ -93,7 +91,7 @@ func holdings(ctx context.Context, i inventory) (map[string]*holding, error) {
 		}
 		return &holding{} // nobody's
 	}
-	containers, err := i.Containers(ctx, "run/")
+	containers, err := i.Containers(ctx, "")
 	if err != nil {
 		return nil, err
 	}

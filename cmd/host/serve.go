@@ -184,19 +184,9 @@ func (a *app) answer(ctx context.Context, faces []*face, patience time.Duration,
 
 // drain waits for what runs: not for longer than its patience, nor after a second signal.
 func (a *app) drain(ctx context.Context, patience time.Duration, log *slog.Logger, s *api.Server) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	watched := make(chan struct{})
-	go func() {
-		defer close(watched)
-		select {
-		case <-a.hurry:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	ctx, release := boundedBy(ctx, patience, a.hurry, 0)
+	defer release()
 	if err := s.Drain(ctx); err != nil {
 		log.Warn("something still runs: it is left to the next host on this state directory")
 	}
-	cancel()
-	<-watched
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -65,6 +66,25 @@ func watchSignals(end context.CancelCauseFunc, within time.Duration, giveUp func
 	return second, func() { // signals stay caught: what is left to do then is not worth leaving undone
 		close(done)
 		<-ended
+	}
+}
+
+// boundedBy gives a context of at most so long, of which a moment is left once somebody hurries. Release ends it and the watch.
+func boundedBy(ctx context.Context, most time.Duration, hurry <-chan struct{}, moment time.Duration) (_ context.Context, release func()) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		select {
+		case <-hurry:
+			t := time.AfterFunc(moment, cancel)
+			defer t.Stop()
+			<-ctx.Done()
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		cancel()
+		watch.Wait()
 	}
 }
 

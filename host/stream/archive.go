@@ -102,7 +102,7 @@ func readFile(ctx context.Context, src func(ctx context.Context, w io.Writer) er
 	if err != nil {
 		return sdk.NewInvalid(sdk.ReasonPath, "%q is no path within an artifact", name)
 	}
-	out := &keepError{w: w}
+	out := &keepError{ctx: ctx, w: w}
 	err = through(ctx, src, func(r io.Reader) error {
 		t := tar.NewReader(r)
 		for {
@@ -127,6 +127,9 @@ func readFile(ctx context.Context, src func(ctx context.Context, w io.Writer) er
 				return &linked{to}
 			case h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse:
 				return notRegular(name)
+			}
+			if h.Size > DefaultMaxBytes {
+				return sdk.NewInvalid(sdk.ReasonTooLarge, "%s has more than %d bytes", name, int64(DefaultMaxBytes))
 			}
 			if _, err := io.Copy(out, t); err != nil {
 				return cmp.Or(out.err, broken(err))

@@ -235,11 +235,16 @@ func bare(err error) error {
 
 // keepError remembers a writer's error, to tell it from those of the archive's format.
 type keepError struct {
+	ctx context.Context // nil: it has no end; what is a hole in an archive is read from nowhere that would end with it
 	w   io.Writer
 	err error
 }
 
 func (k *keepError) Write(b []byte) (int, error) {
+	if k.ctx != nil && k.ctx.Err() != nil {
+		k.err = k.ctx.Err()
+		return 0, k.err
+	}
 	n, err := k.w.Write(b)
 	if err != nil {
 		k.err = err

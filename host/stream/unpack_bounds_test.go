@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -73,6 +74,24 @@ func TestUnpackHoleIsInterrupted(t *testing.T) {
 	err := stream.Unpacker{MaxBytes: 1 << 60}.Unpack(ctx, bytes.NewReader(testkit.SparseBomb("bomb", 1<<60)), into)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("unpacking it: %v", err)
+	}
+}
+
+// TestReadFileOfHoles: a file of an archive that is larger than can be is refused, and one that is large ends with its context.
+func TestReadFileOfHoles(t *testing.T) {
+	bomb := func(size int64) func(context.Context, io.Writer) error {
+		return func(_ context.Context, w io.Writer) error {
+			_, err := w.Write(testkit.SparseBomb("bomb", size))
+			return err
+		}
+	}
+	if err := stream.ReadFile(t.Context(), bomb(8<<40), "bomb", io.Discard); !errors.Is(err, sdk.ReasonTooLarge) {
+		t.Errorf("reading 8 TiB: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer time.AfterFunc(50*time.Millisecond, cancel).Stop()
+	if err := stream.ReadFile(ctx, bomb(stream.DefaultMaxBytes), "bomb", io.Discard); !errors.Is(err, context.Canceled) {
+		t.Errorf("reading it: %v", err)
 	}
 }
 
