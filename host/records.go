@@ -75,5 +75,6 @@ func (r *Records) Steps(ctx context.Context, run string) ([]StepRecord, error) {
 }
 
 // Output reads what a step wrote, from the beginning. Where a host still follows the step, the reader gives spool.ErrNoMore at what is
-// stored so far.
+// stored so far. fs.ErrNotExist: nothing was stored. Of a step that has no exit this is no loss: its host may have been killed before it
+// followed the step.
 func (r *Records) Output(s StepRecord) (*spool.Reader, error) { return r.spool.Reader(s.id, 0) }

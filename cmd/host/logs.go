@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -117,12 +118,20 @@ func (a *app) noSteps(ctx context.Context, r *host.Records, run string) error {
 func stepLog(ctx context.Context, r *host.Records, s host.StepRecord, to sink) (err error) {
 	rd, err := r.Output(s)
 	if err != nil {
+		if neverWrote(s, err) {
+			err = nil
+		}
 		to.end(err)
 		return nil
 	}
 	defer func() { err = errors.Join(err, rd.Close()) }()
 	copyRecords(ctx, to, rd)
 	return ctx.Err()
+}
+
+// neverWrote tells whether there is no output because none was ever stored: err is why it cannot be read. An exit is stored after output.
+func neverWrote(s host.StepRecord, err error) bool {
+	return s.Exit == nil && errors.Is(err, fs.ErrNotExist)
 }
 
 // recorded says how a step stands or ended.

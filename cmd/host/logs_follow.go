@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/spool"
 )
 
@@ -26,7 +27,7 @@ type follower struct {
 
 // followed is one step's output.
 type followed struct {
-	to   sink
+	to   careful
 	from *spool.Reader
 	over bool
 }
@@ -48,8 +49,11 @@ func (a *app) followLogs(ctx context.Context, r *host.Records, run string, only 
 		if err != nil {
 			return err
 		}
-		if err := f.look(ctx); err != nil || ended {
+		if err := f.look(ctx); err != nil {
 			return err
+		}
+		if ended {
+			return f.whole()
 		}
 		select {
 		case <-tick.C:
@@ -57,6 +61,16 @@ func (a *app) followLogs(ctx context.Context, r *host.Records, run string, only 
 			return ctx.Err()
 		}
 	}
+}
+
+// whole is an error if not all that was stored could be shown, which was told with the step.
+func (f *follower) whole() error {
+	for _, s := range f.by {
+		if s.to.broken {
+			return codeError{errPrinted, codeInternal}
+		}
+	}
+	return nil
 }
 
 func (f *follower) ended(ctx context.Context) (bool, error) {
@@ -91,9 +105,9 @@ func (f *follower) look(ctx context.Context) error {
 func (f *follower) step(ctx context.Context, s host.StepRecord) error {
 	shown := f.by[s.Step]
 	if shown == nil {
-		shown = &followed{to: f.text.output(s.Step)}
+		shown = &followed{to: careful{sink: f.text.output(s.Step)}}
 		if f.a.format == formatJSON {
-			shown.to = jsonSink{&jsonView{to: f.a.out}, s.Step}
+			shown.to.sink = jsonSink{&jsonView{to: f.a.out}, s.Step}
 		}
 		f.by[s.Step] = shown
 	}
@@ -102,10 +116,18 @@ func (f *follower) step(ctx context.Context, s host.StepRecord) error {
 	}
 	if shown.from == nil {
 		from, err := f.r.Output(s)
-		if err != nil {
+		switch {
+		case err == nil:
+			shown.from = from
+		case !neverWrote(s, err):
+			f.end(shown, s, err)
+			return nil
+		case s.State == lifecycle.ProcessStarting || s.State == lifecycle.ProcessRunning:
 			return nil // it has not begun to write
+		default:
+			f.end(shown, s, nil)
+			return nil
 		}
-		shown.from = from
 	}
 	for {
 		rec, err := shown.from.Next(ctx)
@@ -120,11 +142,16 @@ func (f *follower) step(ctx context.Context, s host.StepRecord) error {
 		case errors.Is(err, io.EOF):
 			err = nil
 		}
-		shown.over = true
-		shown.to.end(err)
-		if f.a.format == formatText {
-			f.text.note(s.Step, recorded(s))
-		}
+		f.end(shown, s, err)
 		return nil
+	}
+}
+
+// end tells how a step ended, and why its output could not be shown to its end.
+func (f *follower) end(shown *followed, s host.StepRecord, failure error) {
+	shown.over = true
+	shown.to.end(failure)
+	if f.a.format == formatText {
+		f.text.note(s.Step, recorded(s))
 	}
 }

@@ -4,7 +4,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // TestLogs shows what steps wrote while they run, from the same records afterwards, of all steps and of some.
@@ -67,8 +70,35 @@ func TestLogs(t *testing.T) {
 	if len(files) != 2 {
 		t.Fatalf("stored output is %q", files)
 	}
-	p.must(os.Truncate(files[0], 20))
-	p.run("--state", "state", "logs", "x").wants(codeInternal).says("its output cannot be shown any more", filepath.Base(files[0])+" is damaged").says("quick - exit code 0", "slow  - exit code 3")
-	p.must(os.Remove(files[0]))
-	p.run("--state", "state", "logs", "x").wants(codeInternal).says("its output cannot be shown any more", filepath.Base(files[0])).says("quick - exit code 0", "slow  - exit code 3")
+	for _, bad := range []struct {
+		make func(file string) error
+		told string
+	}{
+		{func(file string) error { return os.Truncate(file, 20) }, " is damaged"},
+		{os.Remove, ""},
+	} {
+		p.must(bad.make(files[0]))
+		told := filepath.Base(files[0]) + bad.told
+		p.run("--state", "state", "logs", "x").wants(codeInternal).says("its output cannot be shown any more", told).says("quick - exit code 0", "slow  - exit code 3")
+		p.run("--state", "state", "logs", "-f", "x").wants(codeInternal).says("its output cannot be shown any more", told).says("quick - exit code 0", "slow - exit code 3")
+	}
+}
+
+// TestLogsBeforeOutput: a step of which nothing was ever stored, as its host was killed before the start was answered, is no damage.
+func TestLogsBeforeOutput(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t).write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin("start not answered", "")})
+	r := p.start("-c", "lies.hcl", "run", "j.hcl", "--state", "state", "--id", "x")
+	logs := []string{"--state", "state", "logs", "x"}
+	testkit.Until(t, "the step is about to start", func() bool { return p.run(logs...).code != codeUsage })
+	p.run(logs...).wants(0).says("only - starting on worker m")
+	tail := p.start("--state", "state", "logs", "-f", "x")
+	r.signal(syscall.SIGKILL)
+	r.wait()
+
+	// The container was its plugin's, and is gone with it. Both say so.
+	p.write(map[string]string{"honest.hcl": hostilePlugin("honest", "timing {\n  missing_grace = \"1s\"\n}\n")})
+	p.run("-c", "honest.hcl", "run", "j.hcl", "--state", "state", "--id", "x").wants(codeLost).says("only - lost")
+	p.run(logs...).wants(0).says("only - lost on worker m")
+	tail.wait().wants(0).says("only - lost on worker m")
 }

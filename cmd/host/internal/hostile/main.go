@@ -23,7 +23,7 @@ type lie struct {
 	follow  func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error
 	signal  func(ctx context.Context) error
 	destroy func(ctx context.Context) error // a container
-	start   func() error                    // a process
+	start   func(ctx context.Context) error // a process
 	status  func(*sdk.Status)
 	workers func(*sdk.WorkerEvent)
 	archive func(w io.Writer) error                // in place of a volume's content
@@ -71,8 +71,9 @@ func lies() map[string]lie {
 		"no byte is gone":          {follow: gap(0)},
 		"status":                   {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Degraded, forged }},
 		"away":                     {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Away, forged }},
-		"start refused":            {start: func() error { return sdk.NewInvalid(sdk.ReasonExecutableNotFound, "%s", forged) }},
-		"long refusal":             {start: func() error { return sdk.NewInvalid(sdk.ReasonSpec, "%s", strings.Repeat("x", 100<<10)) }},
+		"start refused":            {start: func(context.Context) error { return sdk.NewInvalid(sdk.ReasonExecutableNotFound, "%s", forged) }},
+		"long refusal":             {start: func(context.Context) error { return sdk.NewInvalid(sdk.ReasonSpec, "%s", strings.Repeat("x", 100<<10)) }},
+		"start not answered":       {start: forever},
 		"paused": {follow: func(context.Context, sdk.Worker, sdk.ContainerID, sdk.ProcessID, sdk.Position, sdk.Follow) error {
 			return sdk.NewUnavailable(nil, "%s", forged)
 		}},
@@ -235,7 +236,7 @@ func (w *hostileWorker) Status(ctx context.Context) (sdk.Status, error) {
 
 func (w *hostileWorker) StartProcess(ctx context.Context, c sdk.ContainerID, spec sdk.ProcessSpec) error {
 	if w.lie.start != nil {
-		return w.lie.start()
+		return w.lie.start(ctx)
 	}
 	return w.Worker.StartProcess(ctx, c, spec)
 }
