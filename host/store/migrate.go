@@ -32,8 +32,8 @@ func migrations() ([]string, error) {
 	return steps, nil
 }
 
-// migrate brings the database up to the last step, each step in a transaction
-// of its own. A step that fails leaves the version before it.
+// migrate brings the database up to the last step in one transaction: who reads meanwhile sees the version before, or the last one. A step that
+// fails leaves the version before.
 func migrate(ctx context.Context, s *session, file string, steps []string) error {
 	version, err := s.version(ctx)
 	if err != nil {
@@ -45,10 +45,27 @@ func migrate(ctx context.Context, s *session, file string, steps []string) error
 	if err := versioned(ctx, s, file, version); err != nil {
 		return err
 	}
-	for n := version; n < len(steps); n++ {
-		if err := migrateStep(ctx, s, n+1, steps[n]); err != nil {
-			return fmt.Errorf("bring %s from version %d to %d: %w", file, n, n+1, err)
+	if version == len(steps) {
+		return nil
+	}
+	exec := func(text string) error {
+		_, err := s.conn.ExecContext(ctx, text)
+		return err
+	}
+	err = exec("BEGIN IMMEDIATE")
+	for n := version; n < len(steps) && err == nil; n++ {
+		if err = exec(steps[n]); err != nil {
+			err = fmt.Errorf("step %d: %w", n+1, err)
 		}
+	}
+	if err == nil {
+		err = exec(fmt.Sprintf("PRAGMA user_version = %d", len(steps))) // SQLite keeps it with the pages, so it commits with them
+	}
+	if err == nil {
+		err = exec("COMMIT")
+	}
+	if err != nil {
+		return fmt.Errorf("bring %s from version %d to %d: %w", file, version, len(steps), errors.Join(err, s.abandon()))
 	}
 	return nil
 }
@@ -64,17 +81,6 @@ func versioned(ctx context.Context, s *session, file string, version int) error 
 	}
 	if tables != 0 {
 		return &DamagedError{File: file, Detail: "it has tables, but no version of its schema"}
-	}
-	return nil
-}
-
-func migrateStep(ctx context.Context, s *session, to int, step string) error {
-	// SQLite keeps user_version with the pages, so it commits with the step.
-	script := []string{"BEGIN IMMEDIATE", step, fmt.Sprintf("PRAGMA user_version = %d", to), "COMMIT"}
-	for _, text := range script {
-		if _, err := s.conn.ExecContext(ctx, text); err != nil {
-			return errors.Join(err, s.abandon())
-		}
 	}
 	return nil
 }
