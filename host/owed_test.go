@@ -49,11 +49,13 @@ func TestOwedUntilPaid(t *testing.T) {
 			t.Run(name+", "+call, func(t *testing.T) {
 				t.Parallel()
 				rt := newMemory(t, "m")
-				o := &hooked{Runtime: rt, on: map[string]func(int, func() error) error{call: func(n int, real func() error) error {
+				var told atomic.Bool // the caller's has failed; the host may have tried before it
+				var since atomic.Int32
+				o := &hooked{Runtime: rt, on: map[string]func(int, func() error) error{call: func(_ int, real func() error) error {
 					switch {
-					case n == 1: // the caller's
+					case !told.Load():
 						return sdk.NewInternal(nil, "device or resource busy")
-					case n < 5:
+					case since.Add(1) < 4:
 						return again
 					}
 					return real()
@@ -69,6 +71,7 @@ func TestOwedUntilPaid(t *testing.T) {
 				if err := c.Destroy(t.Context()); err == nil {
 					t.Fatal("it worked at once")
 				}
+				told.Store(true)
 				destroyed(t, h, rt)
 				if w, _ := h.worker("m"); !w.report().Up || w.wasAway {
 					t.Errorf("the worker was taken away: %+v", w.report())
