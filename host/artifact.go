@@ -165,12 +165,16 @@ func (h *Host) DownloadDir(ctx context.Context, a *Artifact, target string, forc
 
 // downloadDir is DownloadDir that tells the directory, once it is filled, that will be in the target's place. An error leaves all as it was.
 func (h *Host) downloadDir(ctx context.Context, a *Artifact, target string, force bool, filled func(dir string) error) error {
+	unpacker := stream.Unpacker{MaxBytes: h.cfg.Artifacts.UnpackSize, MaxEntries: int64(h.cfg.Artifacts.UnpackEntries)}
 	return h.whileAway(ctx, func() error {
 		return stream.ReplaceDir(ctx, target, force, func(ctx context.Context, dir string) error {
 			_, err := stream.Relay(ctx,
 				func(ctx context.Context, w io.Writer) error { return h.Download(ctx, a, w) },
-				func(ctx context.Context, r io.Reader) error { return stream.UnpackDir(ctx, r, dir) },
+				func(ctx context.Context, r io.Reader) error { return unpacker.Unpack(ctx, r, dir) },
 				stream.Options{Idle: h.cfg.Timing.WorkerGone})
+			if errors.Is(err, sdk.ReasonTooLarge) {
+				err = fmt.Errorf("%w; unpack_size and unpack_entries in the configuration's artifacts block say how much may come", err)
+			}
 			if err == nil {
 				err = filled(dir)
 			}

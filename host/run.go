@@ -387,7 +387,7 @@ func (r *run) takeOutputs(ctx context.Context) (map[string]string, error) {
 // hopeless tells whether none of the outputs that could not be taken can ever be: its content is gone, or is no archive that can be unpacked.
 func hopeless(err error) bool {
 	none := func(err error) bool {
-		return sdk.IsNotFound(err, KindArtifact) || errors.Is(err, sdk.ReasonArchive) || errors.Is(err, sdk.ReasonTooLarge)
+		return sdk.IsNotFound(err, KindArtifact) || errors.Is(err, sdk.ReasonArchive)
 	}
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !none(err) })

@@ -114,6 +114,7 @@ func (f *follower) step(ctx context.Context, s host.StepRecord) error {
 	if shown.over {
 		return nil
 	}
+	going := s.State == lifecycle.ProcessStarting || s.State == lifecycle.ProcessRunning
 	if shown.from == nil {
 		from, err := f.r.Output(s)
 		switch {
@@ -122,7 +123,7 @@ func (f *follower) step(ctx context.Context, s host.StepRecord) error {
 		case !neverWrote(s, err):
 			f.end(shown, s, err)
 			return nil
-		case s.State == lifecycle.ProcessStarting || s.State == lifecycle.ProcessRunning:
+		case going:
 			return nil // it has not begun to write
 		default:
 			f.end(shown, s, nil)
@@ -139,6 +140,8 @@ func (f *follower) step(ctx context.Context, s host.StepRecord) error {
 			return ctx.Err()
 		case errors.Is(err, spool.ErrNoMore):
 			return nil
+		case errors.Is(err, io.EOF) && going:
+			return nil // how it ended is stored after what it wrote
 		case errors.Is(err, io.EOF):
 			err = nil
 		}

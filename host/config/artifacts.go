@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -8,12 +9,17 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// Artifacts says how much the host keeps of artifacts and caches, and for how long. Each zero field means the documented default, which Load
-// has filled in.
+// Artifacts says how much the host keeps of artifacts and caches, and for how long, and what it unpacks. Each zero field means the documented
+// default, which Load has filled in but for those of unpacking.
 type Artifacts struct {
 	Quota    int64         // bytes of all uploads that the state directory keeps, until a worker has them; default 16GiB
 	TTL      time.Duration // how long an artifact is kept that nobody owns, unless who made it has said; default 12h
 	CacheTTL time.Duration // cache_ttl in the file: how long a cache is kept after its last use; default 720h
+
+	// UnpackSize and UnpackEntries, unpack_size and unpack_entries in the file, bound what one artifact may come to in a directory of this
+	// machine: the bytes of its files, and how many files, directories and links it has. Default 1TiB and 20 million.
+	UnpackSize    int64
+	UnpackEntries int
 }
 
 func artifactsFields() []sdk.Field {
@@ -21,6 +27,8 @@ func artifactsFields() []sdk.Field {
 		{Name: "quota", Type: sdk.TypeBytes},
 		{Name: "ttl", Type: sdk.TypeDuration},
 		{Name: "cache_ttl", Type: sdk.TypeDuration},
+		{Name: "unpack_size", Type: sdk.TypeBytes},
+		{Name: "unpack_entries", Type: sdk.TypeInt},
 	}
 }
 
@@ -29,13 +37,20 @@ func (r *reader) artifacts(a *Artifacts, b *hcl.Block) {
 	v := r.settings(content, artifactsFields())
 	r.patience(content, v, "ttl", &a.TTL)
 	r.patience(content, v, "cache_ttl", &a.CacheTTL)
-	s, ok := v["quota"].(string)
+	a.Quota = cmp.Or(r.size(content, v, "quota"), a.Quota)
+	a.UnpackSize = r.size(content, v, "unpack_size")
+	a.UnpackEntries = r.atLeastOne(content, v, "unpack_entries")
+}
+
+// size is a number of bytes; 0 where there is none, or a wrong one.
+func (r *reader) size(content *hcl.BodyContent, v map[string]any, name string) int64 {
+	s, ok := v[name].(string)
 	if !ok {
-		return
+		return 0
 	}
 	n, _ := sdk.ParseBytes(s) // checked by its type
 	if n <= 0 {
-		r.wrong(content.Attributes["quota"].Expr.Range(), "Wrong value", "%q must be more than nothing; leave the line out for the default.", "quota")
+		r.wrong(content.Attributes[name].Expr.Range(), "Wrong value", "%q must be more than nothing; leave the line out for the default.", name)
 	}
-	a.Quota = int64(n)
+	return int64(n)
 }

@@ -345,7 +345,7 @@ func (r *reader) atLeastOne(content *hcl.BodyContent, v map[string]any, name str
 		return 0
 	}
 	if n <= 0 || n > math.MaxInt32 {
-		r.wrong(content.Attributes[name].Expr.Range(), "Wrong value", "%q must be at least 1; leave the line out for no limit.", name)
+		r.wrong(content.Attributes[name].Expr.Range(), "Wrong value", "%q must be at least 1; leave the line out for the default.", name)
 		return 0
 	}
 	return int(n)
