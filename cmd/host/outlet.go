@@ -62,8 +62,16 @@ func (o *outlet) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// width is how many columns the terminal has, at least 40; 80 if unknown, 0 if it is none.
+// width is how wide lines are to be made for the terminal: at least 40 columns, 0 if it is none.
 func (o *outlet) width() int {
+	if n := o.columns(); n > 0 {
+		return max(n, 40)
+	}
+	return 0
+}
+
+// columns is how many the terminal has; 80 if unknown, 0 if it is none.
+func (o *outlet) columns() int {
 	if !o.term {
 		return 0
 	}
@@ -71,7 +79,7 @@ func (o *outlet) width() int {
 	if err != nil || w <= 0 {
 		return 80
 	}
-	return max(w, 40)
+	return w
 }
 
 // The colours, as ECMA-48 numbers them.

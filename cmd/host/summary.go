@@ -14,6 +14,7 @@ func summary(to *outlet, req host.RunRequest, res *host.RunResult) string {
 	var b strings.Builder
 	b.WriteByte('\n')
 	t := newTable(&b, "STEP", "WORKER", "QUEUE", "STREAM", "RUN", "EXIT", "RESULT")
+	t.width = to.columns()
 	counts := make(map[host.StepState]int)
 	for _, s := range res.Steps {
 		counts[s.State]++

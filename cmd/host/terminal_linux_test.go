@@ -93,6 +93,12 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("colours in spite of NO_COLOR: %q", text)
 	}
 
+	text, _ = onTerminal(p, 20, "run", "j.hcl", "-i", "in=in")
+	_, blocks, _ := strings.Cut(text, "\n\na\n worker memory\n")
+	if first, second, _ := strings.Cut(blocks, "\nlong\n"); !strings.Contains(first, "\n exit   0\n result succeeded") || !strings.Contains(second, "\n exit   1\n result failed\n") {
+		t.Errorf("a table that does not fit: %q", text)
+	}
+
 	p.env = append(p.env, "PATH=/some/where:/some/where/else:/and/again/some/where:/no/where")
 	p.write(map[string]string{"c.hcl": "plugin \"g\" { command = \"slipway-garden\" }\nworker \"w\" { plugin = \"g\" }\n"})
 	text, _ = onTerminal(p, 60, "-c", "c.hcl", "exec", "true")
