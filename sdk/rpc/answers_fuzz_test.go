@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -29,13 +30,14 @@ import (
 type answer struct {
 	messages [][]byte
 	code     codes.Code
-	detail   []byte // in place of the error's detail
-	method   string // that was called: service and name; set by the server
+	detail   []byte      // in place of the error's detail
+	method   chan string // gives what was called: service and name
 }
 
 // serve gives the answer, and takes no notice of what was asked.
 func (a *answer) serve(stream grpc.ServerStream) error {
-	a.method, _ = grpc.MethodFromServerStream(stream)
+	method, _ := grpc.MethodFromServerStream(stream)
+	a.method <- method
 	for _, m := range a.messages {
 		if err := stream.SendMsg(m); err != nil {
 			return err
@@ -132,8 +134,8 @@ func someScalar(f protoreflect.FieldDescriptor) protoreflect.Value {
 // FuzzAnswers has a plugin answer each call of the contract with any bytes. A call that succeeds was answered by whole messages that the contract
 // has, and by a status that says so; what it gave its caller was in them; and every error is one of the contract's.
 func FuzzAnswers(f *testing.F) {
-	now := new(answer)
-	server := grpc.NewServer(grpc.ForceServerCodecV2(bare{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error { return now.serve(stream) }))
+	var next atomic.Pointer[answer] // a call may be over before its answer is
+	server := grpc.NewServer(grpc.ForceServerCodecV2(bare{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error { return next.Load().serve(stream) }))
 	lis := listen(f)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(lis) }()
@@ -162,9 +164,10 @@ func FuzzAnswers(f *testing.F) {
 		f.Fatal(err)
 	}
 	for i, name := range names {
-		*now = answer{code: codes.Unavailable}
+		none := &answer{code: codes.Unavailable, method: make(chan string, 1)}
+		next.Store(none)
 		_, _, _, _ = all[name][0].call(f.Context(), new(recorder), rt, w)
-		made := described(f, now.method)
+		made := described(f, <-none.method)
 		message, err := protoregistry.GlobalTypes.FindMessageByName(made.Output().FullName())
 		if err != nil {
 			f.Fatal(err)
@@ -204,7 +207,8 @@ func FuzzAnswers(f *testing.F) {
 
 	f.Fuzz(func(t *testing.T, method uint8, in []byte, code uint8, detail []byte) {
 		name := names[int(method)%len(names)]
-		*now = answer{messages: split(in), code: codes.Code(code % 17), detail: detail}
+		now := &answer{messages: split(in), code: codes.Code(code % 17), detail: detail, method: make(chan string, 1)}
+		next.Store(now)
 		_, back, _, err := all[name][0].call(t.Context(), new(recorder), rt, w)
 		if err != nil {
 			e, ok := errors.AsType[*sdk.Error](err)
@@ -216,7 +220,7 @@ func FuzzAnswers(f *testing.F) {
 		if now.code != codes.OK {
 			t.Errorf("%s succeeded with status %v", name, now.code)
 		}
-		d := described(t, now.method)
+		d := described(t, <-now.method)
 		if !d.IsStreamingServer() && len(now.messages) != 1 {
 			t.Errorf("%s succeeded with %d messages", name, len(now.messages))
 		}
