@@ -16,8 +16,8 @@ LONG        := ./sdk/shim/internal/onrunc ./cmd/host ./host ./conformance/mutant
 ATONCE      := $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN))
 
 # The race detector leaves SQLite alone, which is C that was translated by a program and works on memory that is not Go's: to watch it took
-# a third of what package host needs, and more of what package store does. The packages are vetted by check. No debugger reads the tests'
-# programs, and to link what it would is half of the linker's time.
+# more than half of what package store needs. The packages are vetted by check. No debugger reads the tests' programs, and to link what it
+# would is half of the linker's time.
 RACE        := -race -vet=off -ldflags=-w -gcflags=modernc.org/...=-d=checkptr=0 -gcflags=modernc.org/sqlite/lib=-race=false
 
 # What the compiler makes does not name the directory that it was made in, and so serves every clone on this machine.
@@ -34,21 +34,21 @@ build: programs shim store ## build the static binaries: bin/slipway, bin/slipwa
 
 .PHONY: programs
 programs:
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway ./cmd/host
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-memory ./plugins/memory/cmd
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-garden ./plugins/garden/cmd
-	@CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-nomad ./plugins/nomad/cmd
+	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway ./cmd/host
+	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-memory ./plugins/memory/cmd
+	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-garden ./plugins/garden/cmd
+	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-nomad ./plugins/nomad/cmd
 
 .PHONY: shim
 shim:
 	@for arch in amd64 arm64; do \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-shim-linux-$$arch ./sdk/shim/cmd || exit 1; \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-shim-linux-$$arch ./sdk/shim/cmd || exit 1; \
 	done
 
 .PHONY: store
 store:
 	@for arch in amd64 arm64; do \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-store-linux-$$arch ./plugins/nomad/store/cmd || exit 1; \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-store-linux-$$arch ./plugins/nomad/store/cmd || exit 1; \
 	done
 
 .PHONY: demo

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/spool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
@@ -48,6 +49,10 @@ func (r *Records) Close() error { return errors.Join(r.spool.Close(), r.store.Cl
 func (r *Records) Steps(ctx context.Context, run string) ([]StepRecord, error) {
 	var out []StepRecord
 	err := r.store.View(ctx, func(tx *store.Tx) error {
+		row, err := tx.Run(run)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
 		containers, err := tx.Containers(store.ContainerFilter{OwnerPrefix: RunOwner(run, "")})
 		if err != nil {
 			return err
@@ -60,6 +65,9 @@ func (r *Records) Steps(ctx context.Context, run string) ([]StepRecord, error) {
 			for _, p := range processes {
 				s := StepRecord{Run: run, Step: strings.TrimPrefix(c.Owner, RunOwner(run, "")), Worker: c.Worker,
 					State: p.State, Reason: p.Reason, id: p.ID}
+				if row.State == lifecycle.RunEnded && (s.State == lifecycle.ProcessStarting || s.State == lifecycle.ProcessRunning) {
+					s.State, s.Reason = unfollowed(c) // the host that gave the run up was gone before it noted that
+				}
 				if len(p.Exit) > 0 {
 					s.Exit = new(sdk.Exit)
 					if err := json.Unmarshal(p.Exit, s.Exit); err != nil {
@@ -72,6 +80,14 @@ func (r *Records) Steps(ctx context.Context, run string) ([]StepRecord, error) {
 		return nil
 	})
 	return out, err
+}
+
+// unfollowed is how a process ended of which nobody learnt more than what became of its container.
+func unfollowed(c store.Container) (state, reason string) {
+	if c.State == lifecycle.ContainerLost {
+		return lifecycle.ProcessLost, c.Reason
+	}
+	return lifecycle.ProcessAborted, containerDestroyed
 }
 
 // Output reads what a step wrote, from the beginning. Where a host still follows the step, the reader gives spool.ErrNoMore at what is

@@ -148,6 +148,9 @@ func (p *Process) missing(ctx context.Context, out *spool.Writer) (Outcome, bool
 	}
 }
 
+// containerDestroyed is why a process is aborted where nobody has said more.
+const containerDestroyed = "its container was destroyed"
+
 // judge ends the process if its container's row tells how.
 func (p *Process) judge(ctx context.Context, out *spool.Writer) (Outcome, bool) {
 	row, err := p.row(ctx)
@@ -158,7 +161,7 @@ func (p *Process) judge(ctx context.Context, out *spool.Writer) (Outcome, bool) 
 	case lifecycle.ContainerDestroying, lifecycle.ContainerDestroyed:
 		reason := context.Cause(p.aborting)
 		if reason == nil {
-			reason = errors.New("its container was destroyed")
+			reason = errors.New(containerDestroyed)
 		}
 		return p.ended(ctx, out, lifecycle.Aborted, reason.Error(), &AbortedError{Owner: p.owner, Reason: reason.Error()}), true
 	case lifecycle.ContainerLost:

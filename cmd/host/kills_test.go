@@ -107,7 +107,7 @@ timing { missing_grace = "1s" }
 			// Its host was killed between the word that it would be started and the file of its output.
 			process, err := tx.Process(id)
 			p.must(err)
-			if process.State != lifecycle.ProcessLost || len(process.Exit) > 0 {
+			if process.State == lifecycle.ProcessExited || process.State == lifecycle.ProcessAborted || len(process.Exit) > 0 {
 				t.Errorf("process %s is %s with exit %q, and has no output", id, process.State, process.Exit)
 			}
 		}

@@ -67,11 +67,7 @@ func (a *app) logs(ctx context.Context, r *host.Records, run string, only []stri
 		if len(only) > 0 && !slices.Contains(only, s.Step) {
 			continue
 		}
-		var to sink = text.output(s.Step)
-		if a.format == formatJSON {
-			to = jsonSink{&jsonView{to: a.out}, s.Step}
-		}
-		shown := &careful{sink: to}
+		shown := a.stored(text, s.Step)
 		if err := stepLog(ctx, r, s, shown); err != nil {
 			return fmt.Errorf("output of step %s: %w", s.Step, err)
 		}
@@ -84,6 +80,14 @@ func (a *app) logs(ctx context.Context, r *host.Records, run string, only []stri
 		return codeError{errPrinted, codeInternal}
 	}
 	return nil
+}
+
+// stored is where a step's stored output goes.
+func (a *app) stored(text *textView, step string) *careful {
+	if a.format == formatJSON {
+		return &careful{sink: jsonSink{&jsonView{to: a.out}, step}}
+	}
+	return &careful{sink: text.output(step)}
 }
 
 // careful notes whether a sink was given less than all.

@@ -27,7 +27,7 @@ type follower struct {
 
 // followed is one step's output.
 type followed struct {
-	to   careful
+	to   *careful
 	from *spool.Reader
 	over bool
 }
@@ -105,10 +105,7 @@ func (f *follower) look(ctx context.Context) error {
 func (f *follower) step(ctx context.Context, s host.StepRecord) error {
 	shown := f.by[s.Step]
 	if shown == nil {
-		shown = &followed{to: careful{sink: f.text.output(s.Step)}}
-		if f.a.format == formatJSON {
-			shown.to.sink = jsonSink{&jsonView{to: f.a.out}, s.Step}
-		}
+		shown = &followed{to: f.a.stored(f.text, s.Step)}
 		f.by[s.Step] = shown
 	}
 	if shown.over {
@@ -138,12 +135,11 @@ func (f *follower) step(ctx context.Context, s host.StepRecord) error {
 			continue
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, spool.ErrNoMore):
-			return nil
-		case errors.Is(err, io.EOF) && going:
-			return nil // how it ended is stored after what it wrote
-		case errors.Is(err, io.EOF):
-			err = nil
+		case errors.Is(err, spool.ErrNoMore) || errors.Is(err, io.EOF):
+			if going {
+				return nil // there may be more, and how it ends is stored after that
+			}
+			err = nil // whoever gave it up need not have ended its output
 		}
 		f.end(shown, s, err)
 		return nil

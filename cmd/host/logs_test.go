@@ -102,3 +102,25 @@ func TestLogsBeforeOutput(t *testing.T) {
 	p.run(logs...).wants(0).says("only - lost on worker m")
 	tail.wait().wants(0).says("only - lost on worker m")
 }
+
+// TestLogsOfAbandoned: nobody ended the output of a step whose host was killed; once the run was given up, that is how its logs end.
+func TestLogsOfAbandoned(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t).write(map[string]string{"j.hcl": oneStep("echo ready; sleep 600")})
+	p.write(map[string]string{"m.hcl": onMemory(`config { world = "unix:`+p.world()+`" }`) + `
+reaping { abandoned = "1s" }
+timing { missing_grace = "1s" }
+`})
+	r := p.start("-c", "m.hcl", "run", "j.hcl", "--state", "state", "--id", "x")
+	r.await("only | ready")
+	tail := p.start("--state", "state", "logs", "-f", "x")
+	tail.await("only | ready")
+	r.signal(syscall.SIGKILL)
+	r.wait()
+	testkit.Until(t, "the run is given up", func() bool {
+		p.run("-c", "m.hcl", "gc", "--state", "state")
+		return strings.Contains(p.run("--state", "state", "runs").out, "ended")
+	})
+	p.run("--state", "state", "logs", "x").wants(0).prints("only | ready\n").says("only - aborted on worker m: its container was destroyed")
+	tail.wait().wants(0).prints("only | ready\n").says("only - aborted on worker m: its container was destroyed")
+}
