@@ -20,7 +20,7 @@
 //	$ go mod init example.com/mine
 //	$ go mod edit -require github.com/slipway-run/slipway@v0.0.0 -replace github.com/slipway-run/slipway=$SLIPWAY
 //	$ cp $SLIPWAY/go.sum .
-//	$ export GOFLAGS=-mod=mod
+//	$ export GOFLAGS="$GOFLAGS -mod=mod"
 //
 // The last line has go note by itself which modules the program needs.
 //
