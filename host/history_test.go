@@ -344,7 +344,11 @@ func TestHistories(t *testing.T) {
 	if *historySeed != 0 {
 		first = *historySeed
 	}
-	for i := range uint64(testkit.Times(8, historyRounds)) {
+	rounds := testkit.Times(8, historyRounds)
+	if testkit.Race && !testing.Short() {
+		rounds /= 5
+	}
+	for i := range uint64(rounds) {
 		t.Run(fmt.Sprintf("seed %d", first+i), func(t *testing.T) { happenAll(t, first+i) })
 	}
 }

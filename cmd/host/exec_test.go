@@ -29,7 +29,7 @@ func TestExecExitCodes(t *testing.T) {
 		})
 	}
 	for code := range 256 {
-		if raceBuild && code > 3 && code < 124 {
+		if testkit.Race && code > 3 && code < 124 {
 			continue // the race detector makes each start slow
 		}
 		codes <- code

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // built is where slipway and slipway-memory lie side by side, as make builds them.
@@ -35,7 +37,7 @@ func testMain(m *testing.M) int {
 	flag.Parse() // for the tier
 	for name, pkg := range map[string]string{"slipway": ".", "slipway-memory": "../../plugins/memory/cmd", "hostile": "./internal/hostile"} {
 		args := []string{"build", "-ldflags", "-w -X main.giveUpAfter=20s", "-o", filepath.Join(dir, name)}
-		if raceBuild && !testing.Short() { // in the gate the packages that they are made of run under the race detector, which makes these ten times slower
+		if testkit.Race && !testing.Short() { // in the gate the packages that they are made of run under the race detector, which makes these ten times slower
 			args = append(args, "-race")
 		}
 		if out, err := exec.Command("go", append(args, pkg)...).CombinedOutput(); err != nil {

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // peakOf awaits a command that has begun, and gives how many bytes of memory its own process had at most, as far as that was seen: what the system tells of a process
@@ -53,7 +55,7 @@ func (p *place) measured(args ...string) result {
 	p.ended(err)
 	r := result{t: p.t, args: args, code: c.ProcessState.ExitCode(), out: out.String(), err: errw.String()}
 	p.t.Logf("slipway had %d MiB in memory", peak>>20)
-	if peak > mostMemory && !(raceBuild && !testing.Short()) { // the race detector's own memory is not measured
+	if peak > mostMemory && !(testkit.Race && !testing.Short()) { // the race detector's own memory is not measured
 		p.t.Errorf("slipway had %d MiB in memory", peak>>20)
 	}
 	return r

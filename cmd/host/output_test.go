@@ -22,7 +22,7 @@ func TestHugeOutput(t *testing.T) {
 	testkit.Soak(t, "it writes 1 GiB")
 	const limit = 400 << 10 // KiB; the race detector's own memory is not bounded by it
 	times, peak := 64, limit
-	if raceBuild {
+	if testkit.Race {
 		times, peak = 4, 4*limit
 	}
 	p := newPlace(t).write(map[string]string{"in/big": strings.Repeat("sixteen bytes..\n", 1<<20)})

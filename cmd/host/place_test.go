@@ -45,7 +45,7 @@ func newPlace(t *testing.T) *place {
 		p.must(os.Link(filepath.Join(built, name), filepath.Join(p.bin, name)))
 	}
 	p.env = []string{"HOME=" + root, "TMPDIR=" + p.tmp, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8"}
-	if raceBuild {
+	if testkit.Race {
 		p.env = append(p.env, "GORACE=atexit_sleep_ms=0")
 	}
 	t.Cleanup(func() {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -100,7 +99,7 @@ func TestConformance(t *testing.T) {
 	options := conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale()}
 	if testing.Short() {
 		options.Only = smoke
-	} else if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+	} else if testkit.Race {
 		flags = []string{"-race"} // a race that is found fails the case, for it ends the plugin
 	}
 	build(t, filepath.Join(bin, "slipway-chroot"), "examples/chroot", flags...)

@@ -139,7 +139,7 @@ func TestBadSpecs(t *testing.T) {
 // TestProcesses has a container take all that it takes.
 func TestProcesses(t *testing.T) {
 	testkit.Soak(t, "thousands of processes")
-	if raceDetector {
+	if testkit.Race {
 		t.Skip("soak: without the race detector, which makes it last for hours")
 	}
 	b := newBox(t, setting{})

@@ -149,7 +149,7 @@ func TestCrashCuts(t *testing.T) {
 	h := host{shim.New(c.exec, shim.Options{HelloTimeout: 30 * time.Second}), b.id}
 	t.Cleanup(func() { b.check(h.Close()) })
 	want := testkit.Times(32, 320)
-	if raceDetector {
+	if testkit.Race {
 		want /= 2
 	}
 	ctx, cancel := context.WithCancel(testkit.Context(t))

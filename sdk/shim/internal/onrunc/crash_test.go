@@ -60,7 +60,7 @@ func (d *dice) pass(atMost time.Duration) {
 // repeats is how often a race is run.
 func repeats(n int) int {
 	n = testkit.Times(n/10, n)
-	if raceDetector {
+	if testkit.Race {
 		n /= 5
 	}
 	return max(n, 10)
