@@ -11,9 +11,13 @@ SERVERS     := ./sdk/shim/internal/onnomad $(addprefix ./plugins/nomad,/. /nomad
 # nothing in the two packages of host/ runs beside anything else.
 ALONE       := ./conformance/mutant ./examples/... ./sdk/guide ./host/config ./host/job
 
-# Those that take longest begin first, and most of their time they wait: so three times as many packages run at once as there are processors.
+# Those that take longest begin first, and much of their time they wait: so twice as many packages run at once as there are processors. With
+# more, each needs more of a processor, and all of them end later.
 LONG        := ./sdk/shim/internal/onrunc ./cmd/host ./host ./conformance
-ATONCE      := $(shell expr 3 \* $$(getconf _NPROCESSORS_ONLN))
+ATONCE      := $(shell expr 2 \* $$(getconf _NPROCESSORS_ONLN))
+
+# What has the race detector waits at its end for what others may still tell, by itself for a second.
+GORACE      ?= atexit_sleep_ms=50
 
 # The race detector leaves SQLite alone, which is C that was translated by a program and works on memory that is not Go's: to watch it took
 # more than half of what package store needs. The packages are vetted by check. No debugger reads the tests' programs, and to link what it
@@ -75,7 +79,7 @@ tools:
 .PHONY: test
 test: ## the gate: check, then all tests as far as they say at once whether a change is good
 	@$(MAKE) --no-print-directory -j5 --output-sync=target packages check
-	@all=$$($(GO) list ./...) && last=$$($(GO) list $(SERVERS) $(ALONE) $(LONG)) && $(BIN)/gate -strict -meanwhile '$(MAKE) servers' -- \
+	@all=$$($(GO) list ./...) && last=$$($(GO) list $(SERVERS) $(ALONE) $(LONG)) && GORACE='$(GORACE)' $(BIN)/gate -strict -meanwhile '$(MAKE) servers' -- \
 		"$(RACE) -short -timeout=25m -p=$(ATONCE) $(TESTFLAGS) $(LONG) $$(echo "$$all" | grep -vxF "$$last" | tr '\n' ' ')" \
 		"-short -vet=off -timeout=25m -p=2 $(TESTFLAGS) $(ALONE)" \
 		"-short -vet=off -timeout=25m -p=1 $(TESTFLAGS) $(SERVERS)"
