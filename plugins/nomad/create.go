@@ -55,7 +55,12 @@ func (n *node) create(ctx context.Context, spec sdk.ContainerSpec, progress func
 		if err := n.cluster.pace.wait(ctx); err != nil {
 			return err
 		}
-		err = n.register(ctx, spec, progress)
+		if err = n.register(ctx, spec, progress); errors.Is(err, errDeaf) { // nothing was ever started in it, so another may take its place
+			n.log.Warn("a new container takes no command; it is made once more", "container", spec.ID, "error", err)
+			if err = n.remove(ctx, spec.ID, &spec); err == nil {
+				err = n.register(ctx, spec, progress)
+			}
+		}
 	case err != nil:
 		return err
 	case c.spec.Token != spec.Token:

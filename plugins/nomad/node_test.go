@@ -4,12 +4,17 @@ package nomad
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -102,6 +107,7 @@ func testLife(t *testing.T, a *nomadtest.Agent) {
 	}
 	t.Run("many who wait", func(t *testing.T) { testWaiters(t, a) })
 	t.Run("a registration that fails", func(t *testing.T) { testRegistration(t, a) })
+	t.Run("a container that takes no command", func(t *testing.T) { testDeaf(t, a) })
 	t.Run("ends", func(t *testing.T) { testEnds(t, a) })
 	t.Run("a plugin killed while it looks", func(t *testing.T) { testKilledProbe(t, a) })
 	t.Run("a program that is not served", func(t *testing.T) { testNotServed(t, a) })
@@ -223,6 +229,81 @@ func testRegistration(t *testing.T, a *nomadtest.Agent) {
 	}
 	if err := n.DestroyContainer(ctx, spec.ID); err != nil {
 		t.Error(err)
+	}
+}
+
+// testDeaf has Nomad refuse all commands in an allocation, as it does when it has lost that its task has started.
+func testDeaf(t *testing.T, a *nomadtest.Agent) {
+	ctx := testkit.Context(t)
+	to, err := url.Parse(a.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	var mu sync.Mutex
+	first, all := "", false // the path of commands in the first allocation, and whether no other takes any, either
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if strings.HasSuffix(q.URL.Path, "/exec") {
+			mu.Lock()
+			first = cmp.Or(first, q.URL.Path)
+			refused := all || first == q.URL.Path
+			mu.Unlock()
+			if refused {
+				http.Error(w, "it has not started", http.StatusNotFound)
+				return
+			}
+		}
+		next := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Header.Del("Accept-Encoding") // what is read here
+		}}
+		next.ModifyResponse = func(r *http.Response) error { // or commands go to the node itself
+			if !strings.HasPrefix(q.URL.Path, "/v1/node/") {
+				return nil
+			}
+			text, err := io.ReadAll(r.Body)
+			text = bytes.ReplaceAll(text, []byte(to.Host), []byte(q.Host))
+			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+			r.Header.Set("Content-Length", strconv.Itoa(len(text)))
+			return err
+		}
+		next.ServeHTTP(w, q)
+	}))
+	t.Cleanup(between.Close)
+	c := config(a)
+	c.Address = between.URL
+	rt, err := New(map[string]Config{"pool": c}, Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), refusals: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := rt.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	n := nodeOf(t, rt, a, "pool")
+	spec := sdk.ContainerSpec{ID: "deaf", Token: "t"}
+	if err := n.CreateContainer(ctx, spec, nil); err != nil {
+		t.Errorf("where the second one would have taken commands: %v", err)
+	}
+	if infos, err := n.ListProcesses(ctx, spec.ID); err != nil || len(infos) > 0 {
+		t.Errorf("%v, %v", infos, err)
+	}
+	if err := n.DestroyContainer(ctx, spec.ID); err != nil {
+		t.Error(err)
+	}
+	mu.Lock()
+	if first == "" {
+		t.Error("nothing was refused")
+	}
+	all = true
+	mu.Unlock()
+	if err := n.CreateContainer(ctx, spec, nil); !errors.Is(err, sdk.Unavailable) || !strings.Contains(err.Error(), "alloc-exec") {
+		t.Errorf("%v, want unavailable", err)
+	}
+	if _, err := n.lookup(ctx, spec.ID); !sdk.IsNotFound(err, sdk.KindContainer) {
+		t.Errorf("after that: %v", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package nomad
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -178,8 +179,8 @@ func (n *node) up(ctx context.Context, id sdk.ContainerID, stub *api.AllocationL
 			return err
 		}
 		if state.State == "running" {
-			if refused++; refused == mostRefused {
-				return sdk.NewUnavailable(err, "container %q: it runs on node %s of %s, but no command gets into it: %v; commands need an ACL token with %s",
+			if refused++; refused == n.pool.refusals {
+				return sdk.NewUnavailable(errors.Join(errDeaf, err), "container %q: it runs on node %s of %s, but no command gets into it: %v; commands need an ACL token with %s",
 					id, short(n.id), k, err, execNeeds(n.pool.c.Driver))
 			}
 		}
@@ -189,6 +190,10 @@ func (n *node) up(ctx context.Context, id sdk.ContainerID, stub *api.AllocationL
 // mostRefused is after how many refusals, in some ten seconds, a task that Nomad says is running takes no command: a busy agent refuses what it takes a moment
 // later. Nomad does not tell why: one that must not gets the same words as one that cannot.
 const mostRefused = 20
+
+// errDeaf is in the error of a container that takes no command, and never will. If the token may, that is a race in Nomad's client (1.9.4:
+// allocRunner.AllocState): a command that comes while the task is called up writes back the states of before, and from then on no command finds it started.
+var errDeaf = errors.New("it takes no command")
 
 // begun tells whether a task's driver was asked to start it.
 func begun(s *api.TaskState) bool {

@@ -27,6 +27,9 @@ type pool struct {
 	c       Config
 	cluster *cluster
 	log     *slog.Logger
+
+	refusals int // as mostRefused
+
 	// Sums of the programs that nodes fetch.
 	shimSum, storeSum, emptySum string
 

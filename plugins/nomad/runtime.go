@@ -2,6 +2,7 @@ package nomad
 
 import (
 	"archive/tar"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -29,6 +30,7 @@ type Options struct {
 	Plugin string       // the name of the plugin's block, of which an installation has one of that name
 
 	listener net.Listener // of tests: instead of one at shim_listen
+	refusals int          // of tests: instead of mostRefused
 }
 
 // Runtime is a set of pools, each with its nodes as workers.
@@ -37,7 +39,8 @@ type Runtime struct {
 	log      *slog.Logger
 	plugin   string
 	end      context.CancelFunc
-	listener net.Listener        // see Options
+	listener net.Listener // see Options
+	refusals int
 	serving  map[string]*serving // by address
 	own      sync.WaitGroup      // the pools' followers and the programs' servers
 
@@ -54,7 +57,7 @@ func New(pools map[string]Config, opts Options) (*Runtime, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Runtime{log: log, plugin: opts.Plugin, listener: opts.listener, end: cancel, changed: make(chan struct{}), serving: make(map[string]*serving)}
+	r := &Runtime{log: log, plugin: opts.Plugin, listener: opts.listener, refusals: cmp.Or(opts.refusals, mostRefused), end: cancel, changed: make(chan struct{}), serving: make(map[string]*serving)}
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		p, err := r.open(name, pools[name])
 		if err != nil {
@@ -84,7 +87,7 @@ func (r *Runtime) open(name string, c Config) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pool{name: name, plugin: r.plugin, c: c, cluster: k, log: r.log.With("worker", name), nodes: make(map[string]*node), first: make(chan struct{})}
+	p := &pool{name: name, plugin: r.plugin, c: c, cluster: k, refusals: r.refusals, log: r.log.With("worker", name), nodes: make(map[string]*node), first: make(chan struct{})}
 	if c.Driver == "raw_exec" {
 		p.log.Warn("the driver raw_exec isolates nothing: every container is a process of its node's own root; use it for development only")
 	}
