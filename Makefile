@@ -79,7 +79,7 @@ tools:
 .PHONY: test
 test: ## the gate: check, then all tests as far as they say at once whether a change is good
 	@$(MAKE) --no-print-directory -j5 --output-sync=target packages check
-	@all=$$($(GO) list ./...) && last=$$($(GO) list $(SERVERS) $(ALONE) $(LONG)) && GORACE='$(GORACE)' $(BIN)/gate -strict -meanwhile '$(MAKE) servers' -- \
+	@all=$$($(GO) list ./...) && last=$$($(GO) list $(SERVERS) $(ALONE) $(LONG)) && exec env GORACE='$(GORACE)' $(BIN)/gate -strict -meanwhile '$(MAKE) servers' -- \
 		"$(RACE) -short -timeout=25m -p=$(ATONCE) $(TESTFLAGS) $(LONG) $$(echo "$$all" | grep -vxF "$$last" | tr '\n' ' ')" \
 		"-short -vet=off -timeout=25m -p=2 $(TESTFLAGS) $(ALONE)" \
 		"-short -vet=off -timeout=25m -p=1 $(TESTFLAGS) $(SERVERS)"

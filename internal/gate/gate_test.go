@@ -6,6 +6,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -82,8 +84,19 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
-// TestKilled: what a test started does not outlive a gate that was killed.
+// TestKilled: what a test started does not outlive a gate that was killed, nor one whose parent was.
 func TestKilled(t *testing.T) {
+	for name, by := range map[string][]string{"itself": nil, "its parent": {"sh", "-c", `"$@"; exit`, "sh"}} {
+		t.Run(name, func(t *testing.T) {
+			if by != nil && runtime.GOOS != "linux" {
+				t.Skip("soak: only Linux tells of a parent's end")
+			}
+			testKilled(t, by)
+		})
+	}
+}
+
+func testKilled(t *testing.T, by []string) {
 	dir := module(t, `func TestA(t *testing.T) { cmd := exec.Command("sh", "-c", "exec sleep 3600 >> alive"); t.Fatal(cmd.Run()) }`)
 	alive := filepath.Join(dir, "alive")
 	if err := syscall.Mkfifo(alive, 0o600); err != nil {
@@ -93,7 +106,8 @@ func TestKilled(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	cmd := exec.Command(program, "--", ".")
+	by = append(slices.Clone(by), program, "--", ".")
+	cmd := exec.Command(by[0], by[1:]...)
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

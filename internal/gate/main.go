@@ -9,6 +9,8 @@
 // FLAKY, with what it printed when it failed last on the screen: its cause is still to be found. Nothing is repeated after a data race,
 // a panic, a leak of goroutines, or a package that does not build.
 //
+// It ends with its parent: what it has started is interrupted, and killed ten seconds later.
+//
 // Skipped tests are counted by reason. With -strict a reason that [allowed] does not list fails the run.
 //
 // Exit codes: 0 passed, 1 failed, 2 wrong arguments.
@@ -27,6 +29,7 @@ func main() {
 	strict := flag.Bool("strict", false, "fail where a test was skipped for another reason than its tier")
 	meanwhile := flag.String("meanwhile", "", "a shell `command` that the last stage needs done")
 	flag.Parse()
+	endWithParent()
 	if flag.NArg() == 0 || *repeat < 0 {
 		flag.Usage()
 		os.Exit(2)
