@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -83,9 +85,13 @@ func (h *Host) recorded(ctx context.Context, req RunRequest) (*RunResult, error)
 	if err := out.Failure(); err != nil {
 		return out, err
 	}
-	for name, target := range req.Outputs {
-		if out.Outputs[name] != target {
+	for _, name := range slices.Sorted(maps.Keys(req.Outputs)) {
+		switch at := out.Outputs[name]; at {
+		case req.place(req.Outputs[name]):
+		case "":
 			return out, sdk.NewInvalid(sdk.ReasonSpec, "run %s has ended, and its output %q is not kept any more: give another id to make it again", req.ID, name)
+		default:
+			return out, sdk.NewInvalid(sdk.ReasonSpec, "run %s has ended, and its output %q was put into %s: give another id to make it again", req.ID, name, at)
 		}
 	}
 	return out, nil

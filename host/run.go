@@ -90,7 +90,7 @@ type StepResult struct {
 type RunResult struct {
 	ID      string
 	Steps   []StepResult
-	Outputs map[string]string // targets that were written, by output
+	Outputs map[string]string // targets that were written, by output; absolute, unless they are names for Deliver
 	Took    time.Duration
 
 	// Recorded says that the run had ended before, and that this is what it came to then: nothing was run.
@@ -379,9 +379,17 @@ func (r *run) takeOutputs(ctx context.Context) (map[string]string, error) {
 			errs = append(errs, fmt.Errorf("output %q: %w", o.Name, err))
 			continue
 		}
-		taken[o.Name] = target
+		taken[o.Name] = r.req.place(target)
 	}
 	return taken, errors.Join(errs...)
+}
+
+// place is what a target is called in a result, which may be looked at from another directory.
+func (q *RunRequest) place(target string) string {
+	if q.Deliver != nil {
+		return target
+	}
+	return absolute(target)
 }
 
 // hopeless tells whether none of the outputs that could not be taken can ever be: its content is gone, or is no archive that can be unpacked.

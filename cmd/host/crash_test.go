@@ -106,7 +106,14 @@ func TestResume(t *testing.T) {
 	p.run("run", "quick.hcl", "--state", "s1", "--id", "a", "-o", "out=out").wants(0).prints("").says("output out is in out")
 	p.run("run", "quick.hcl", "--state", "s1", "--id", "a", "-o", "out=out", "--force").wants(0).says("output out is in out")
 	p.run("run", "quick.hcl", "--state", "s1", "--id", "a/b").wants(codeUsage).says(`run id "a/b" must be`)
-	p.run("run", "quick.hcl", "--state", "s1", "--id", "a", "-o", "out=other").wants(codeUsage).says(`output "out" is not kept`)
+	p.run("run", "quick.hcl", "--state", "s1", "--id", "a", "-o", "out=other").wants(codeUsage).says(`output "out" was put into ` + filepath.Join(p.work, "out"))
+	p.write(map[string]string{"elsewhere/quick.hcl": oneStep("echo once; echo made > out/made")})
+	c := p.command("run", "quick.hcl", "--state", "../s1", "--id", "a", "-o", "out=out")
+	c.Dir = filepath.Join(p.work, "elsewhere")
+	p.runWith(c).wants(codeUsage).says(`output "out" was put into ` + filepath.Join(p.work, "out"))
+	c = p.command("run", "quick.hcl", "--state", "../s1", "--id", "a", "-o", "out=../out")
+	c.Dir = filepath.Join(p.work, "elsewhere")
+	p.runWith(c).wants(0).says("output out is in ../out")
 	p.run("logs", "a", "--state", "s1").wants(0).prints("only | once\n").says("only - exit code 0, on worker memory")
 
 	args := []string{"-c", "world.hcl", "run", "slow.hcl", "--state", "s2", "--id", "b"}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -35,6 +36,9 @@ func summary(to *outlet, req host.RunRequest, res *host.RunResult) string {
 	b.WriteByte('\n')
 	for _, name := range sortedKeys(req.Outputs) {
 		if dir, ok := res.Outputs[name]; ok {
+			if typed, err := filepath.Abs(req.Outputs[name]); err == nil && typed == dir {
+				dir = req.Outputs[name]
+			}
 			fmt.Fprintf(&b, "output %s is in %s\n", name, dir)
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"path/filepath"
 	"sync"
 
 	"connectrpc.com/connect"
@@ -57,8 +58,14 @@ func (c *Client) Run(ctx context.Context, req RunRequest) (*host.RunResult, erro
 	if err := c.check(ctx, &req); err != nil {
 		return nil, err
 	}
-	msg := &pb.StartRunRequest{Id: req.ID, Inputs: make(map[string]string), Outputs: req.Outputs, Stdin: req.Stdin != nil,
+	msg := &pb.StartRunRequest{Id: req.ID, Inputs: make(map[string]string), Outputs: make(map[string]string), Stdin: req.Stdin != nil,
 		Parallel: int32(min(req.Parallel, math.MaxInt32))}
+	for name, target := range req.Outputs {
+		var err error
+		if msg.Outputs[name], err = filepath.Abs(target); err != nil { // the daemon, and who asks again, may be in another directory
+			return nil, err
+		}
+	}
 	if req.Grace > 0 {
 		msg.Grace = durationpb.New(req.Grace)
 	}
