@@ -20,6 +20,10 @@ type Upload struct {
 	Name  string
 	Owner string // who keeps it for as long as he wants it; empty: it goes after its time
 	Team  string // whose it is; empty: nobody's in particular
+	// Source is what it is made of, for people, in at most 4096 bytes; of a run's input the absolute path of its directory, by which a resumed run
+	// knows that it is given another. Empty: nobody says.
+	Source string
+
 	// TTL is how long it is kept where it has no owner; zero: the configuration's.
 	TTL time.Duration
 	// Encoding of the archive that is brought: raw, gzip or zstd; empty: raw.
@@ -72,7 +76,7 @@ func (h *Host) upload(ctx context.Context, u Upload, src func(context.Context, i
 	}
 	h.fault("blob-written")
 	now := h.clock.wall()
-	row := store.Artifact{ID: a.ID, Name: u.Name, Owner: u.Owner, Team: u.Team, Blob: sum, Bytes: n, TTL: u.TTL,
+	row := store.Artifact{ID: a.ID, Name: u.Name, Owner: u.Owner, Team: u.Team, Source: u.Source, Blob: sum, Bytes: n, TTL: u.TTL,
 		CreatedAt: now, UsedAt: now, ExpiresAt: now.Add(u.TTL)}
 	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
 		if err := nameFree(tx, u.Name); err != nil {
@@ -103,11 +107,16 @@ func (u *Upload) check() error {
 	if !stream.Speaks(u.Encoding) {
 		return sdk.NewInvalid(sdk.ReasonEncoding, "artifact %s: encoding %q is none of raw, gzip and zstd", u.Name, u.Encoding)
 	}
+	if len(u.Source) > maxSource {
+		return sdk.NewInvalid(sdk.ReasonSpec, "artifact %s: its source has %d bytes, %d are allowed", u.Name, len(u.Source), maxSource)
+	}
 	if u.TTL < 0 {
 		return sdk.NewInvalid(sdk.ReasonSpec, "artifact %s: it cannot be kept for %s", u.Name, u.TTL)
 	}
 	return nil
 }
+
+const maxSource = 4096 // a path's length on Linux
 
 // KindArtifact is the kind of thing that errors about artifacts are about.
 const KindArtifact sdk.Kind = "artifact"

@@ -16,11 +16,17 @@ import (
 // inputName is the name of the artifact that is an input of a run and of nothing else.
 func (r *run) inputName(input string) string { return r.owner("input/" + input) }
 
+// RunInput is an input that a run has taken.
+type RunInput struct {
+	Artifact
+	Source string // what it was made of, if that was said: see [Upload]
+}
+
 // RunInputs gives the inputs that a run has taken, by their names: whoever resumes it need not bring them again. A run that is not there,
 // or that has ended, has none.
-func (h *Host) RunInputs(ctx context.Context, id string) (map[string]*Artifact, error) {
+func (h *Host) RunInputs(ctx context.Context, id string) (map[string]RunInput, error) {
 	r := &run{h: h, id: id}
-	out := make(map[string]*Artifact)
+	out := make(map[string]RunInput)
 	err := h.store.View(ctx, func(tx *store.Tx) error {
 		rows, err := tx.Artifacts(store.ArtifactFilter{OwnerPrefix: r.owner("")})
 		if err != nil {
@@ -36,7 +42,7 @@ func (h *Host) RunInputs(ctx context.Context, id string) (map[string]*Artifact, 
 				return err
 			}
 			if whole {
-				out[input] = &Artifact{ID: row.ID, Name: row.Name}
+				out[input] = RunInput{Artifact{ID: row.ID, Name: row.Name}, row.Source}
 			}
 		}
 		return nil

@@ -133,11 +133,12 @@ func TestInputsOfResumedRun(t *testing.T) {
 
 	h = openHost(t, rt, Options{StateDir: dir}, "m")
 	has, err := h.RunInputs(t.Context(), "r")
-	if err != nil || len(has) != 2 || has["in"] == nil || has["shared"] == nil {
+	if err != nil || len(has) != 2 || has["in"].ID == "" || has["shared"].ID == "" {
 		t.Errorf("it has the inputs %v %v", has, err)
 	}
 	req.Brought = map[string]*Artifact{"in": bring(t, h, "second", "another's")}
-	req.Artifacts = map[string]*Artifact{"shared": has["shared"]}
+	shared := has["shared"].Artifact
+	req.Artifacts = map[string]*Artifact{"shared": &shared}
 	req.Events = func(e Event) {
 		if e.Kind == EventStarted && e.Step == "first" {
 			go func() {

@@ -34,12 +34,20 @@ func (r *run) resumable(ctx context.Context) error {
 			if ignoreNotFound(err) != nil {
 				return err
 			}
-			if dir := absolute(r.req.Inputs[name]); a.Source != "" && dir != a.Source {
-				return sdk.NewInvalid(sdk.ReasonSpec, "run %s was begun with %s as its input %q, not with %s: resume it with that, or give another id", r.id, a.Source, name, dir)
+			if err := SameInput(r.id, name, a.Source, r.req.Inputs[name]); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
+}
+
+// SameInput refuses a directory as an input of a run that was begun with another, as far as that was said: its content would silently not be used.
+func SameInput(run, input, source, dir string) error {
+	if dir = absolute(dir); source == "" || source == dir {
+		return nil
+	}
+	return sdk.NewInvalid(sdk.ReasonSpec, "run %s was begun with %s as its input %q, not with %s: resume it with that, or give another id", run, source, input, dir)
 }
 
 // unknownWorkers lists the workers that have something which a run needs to go on, and that this host does not have.

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -183,24 +184,28 @@ func TestServeKilled(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	socket := p.world()
-	p.write(map[string]string{"j.hcl": oneStep(awaitScript), "world.hcl": onMemory(`config { world = "unix:` + socket + `" }`)})
-	args := []string{"run", "j.hcl", "--state", "state", "--id", "a", "-o", "out=out"}
+	withInput := strings.Replace(oneStep(awaitScript), "  step \"only\" {\n", "  input \"in\" {}\n  step \"only\" {\n    inputs = { in = input.in }\n", 1)
+	p.write(map[string]string{"j.hcl": withInput, "in/f": "mine", "other/f": "another's", "world.hcl": onMemory(`config { world = "unix:` + socket + `" }`)})
+	args := []string{"run", "j.hcl", "--state", "state", "--id", "a", "-o", "out=out", "-i", "in=in"}
+	others := append(slices.Clone(args[:len(args)-1]), "in=other")
 	s := p.serve("-c", "world.hcl")
 	r := p.start(args...)
 	r.await("only | begun")
+	p.run(others...).wants(codeUsage).says("run a was begun with " + filepath.Join(p.work, "in") + ` as its input "in", not with ` + filepath.Join(p.work, "other")).once()
 	s.signal(syscall.SIGKILL)
 	s.wait()
 	r.wait().wants(codeInternal).says("the daemon at unix://", "resume run a to go on")
 	testkit.Until(t, "the killed one's plugin ends", func() bool { return len(p.processes("slipway-memory")) <= 1 })
 
 	p.run("ps", "--state", "state").wants(0).shows("a    unfinished  ", "run/a/only  m       ready      main     running")
-	p.run("volumes", "--state", "state").wants(0).shows("m       open   output  run/a/only  /work/out")
+	p.run("volumes", "--state", "state").wants(0).shows("m       open    output   run/a/only  /work/out")
 
 	s = p.serve("-c", "world.hcl") // where the killed one has left its socket
 	p.run("ps", "--state", "state").wants(0).shows("a    stopped  ", "run/a/only  m       ready      main     running")
 	if state := s.call("RunService/GetRun", `{"id": "a"}`)["run"].(map[string]any)["state"]; state != "stopped" {
 		t.Errorf("the run is %v", state)
 	}
+	p.run(others...).wants(codeUsage).says("run a was begun with " + filepath.Join(p.work, "in")).once()
 	r = p.start(args...)
 	r.await("only | begun")
 	s.release("a")

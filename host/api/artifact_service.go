@@ -39,7 +39,7 @@ func (s *Server) upload(ctx context.Context, from *connect.ClientStream[pb.Uploa
 	if err != nil {
 		return err
 	}
-	u := host.Upload{Name: first.GetName(), TTL: first.GetTtl().AsDuration(), Encoding: first.GetEncoding()}
+	u := host.Upload{Name: first.GetName(), TTL: first.GetTtl().AsDuration(), Encoding: first.GetEncoding(), Source: first.GetSource()}
 	msg := first
 	body := &pieces{summing: newSumming(), next: func() ([]byte, *pb.Sum, error) {
 		if msg == nil {

@@ -116,7 +116,7 @@ func (c *Client) Upload(ctx context.Context, u host.Upload, src func(context.Con
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // breaks off what has not come to its end
 	to := c.artifacts.UploadArtifact(ctx)
-	first := &pb.UploadArtifactRequest{Name: u.Name, Encoding: u.Encoding}
+	first := &pb.UploadArtifactRequest{Name: u.Name, Encoding: u.Encoding, Source: u.Source}
 	if u.TTL > 0 {
 		first.Ttl = durationpb.New(u.TTL)
 	}

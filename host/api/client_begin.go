@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 )
 
 // begin starts a run, or finds it, with its inputs. Where another client has begun the same run meanwhile, it is the other's inputs that the
-// run has.
+// run has, if they are of the same directories.
 func (c *Client) begin(ctx context.Context, req RunRequest, msg *pb.StartRunRequest) error {
 	for {
 		brought, err := c.bring(ctx, req, msg)
@@ -64,10 +65,20 @@ func (c *Client) bring(ctx context.Context, req RunRequest, msg *pb.StartRunRequ
 	own := broughtFor(req.ID) + rand.Text() + "/"
 	for _, name := range sortedKeys(req.Inputs) {
 		msg.Inputs[name] = ""
-		if run.GetState() == stateEnded || slices.Contains(run.GetInputs(), name) {
+		if run.GetState() == stateEnded {
 			continue
 		}
-		err := c.Upload(ctx, host.Upload{Name: own + name}, func(ctx context.Context, w io.Writer) error {
+		if slices.Contains(run.GetInputs(), name) {
+			if err := host.SameInput(req.ID, name, run.GetInputSources()[name], req.Inputs[name]); err != nil {
+				return brought, err
+			}
+			continue
+		}
+		source, err := filepath.Abs(req.Inputs[name])
+		if err != nil {
+			return brought, fmt.Errorf("input %q: %w", name, err)
+		}
+		err = c.Upload(ctx, host.Upload{Name: own + name, Source: source}, func(ctx context.Context, w io.Writer) error {
 			return stream.PackDir(ctx, req.Inputs[name], w)
 		})
 		if err != nil {

@@ -163,8 +163,8 @@ func (s *Server) findInputs(ctx context.Context, req *host.RunRequest, named map
 		return err
 	}
 	for name, artifact := range named {
-		if a := has[name]; a != nil {
-			req.Artifacts[name] = a
+		if a, ok := has[name]; ok {
+			req.Artifacts[name] = &a.Artifact
 			continue
 		}
 		if artifact == "" {
@@ -242,8 +242,16 @@ func (s *Server) standing(ctx context.Context, id string) (*pb.RunInfo, error) {
 	if perr != nil {
 		return nil, perr
 	}
+	has, herr := s.h.RunInputs(ctx, id)
+	if herr != nil {
+		return nil, herr
+	}
+	sources := make(map[string]string)
+	for name, input := range has {
+		sources[name] = input.Source
+	}
 	if r != nil && !r.over() && (err == nil || errors.Is(err, sdk.NotFound)) {
-		return &pb.RunInfo{Id: id, State: stateRunning, Since: stamp(i.Created), Inputs: sortedKeys(r.request.GetInputs()), Placing: pbPlacing(placing)}, nil
+		return &pb.RunInfo{Id: id, State: stateRunning, Since: stamp(i.Created), Inputs: sortedKeys(r.request.GetInputs()), Placing: pbPlacing(placing), InputSources: sources}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -251,11 +259,7 @@ func (s *Server) standing(ctx context.Context, id string) (*pb.RunInfo, error) {
 	out := pbRunInfo(i)
 	out.Placing = pbPlacing(placing)
 	if !i.Ended {
-		has, err := s.h.RunInputs(ctx, id)
-		if err != nil {
-			return nil, err
-		}
-		out.Inputs = sortedKeys(has)
+		out.Inputs, out.InputSources = sortedKeys(has), sources
 	}
 	return out, nil
 }

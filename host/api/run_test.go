@@ -3,11 +3,11 @@ package api
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -287,14 +287,15 @@ func isType[E error](err error) bool {
 	return ok
 }
 
-// TestOneRunOfMany has several clients ask for one run at once, each with inputs: all see the same.
+// TestOneRunOfMany has several clients ask for one run at once, each with its inputs: all see the same. One with another directory is refused.
 func TestOneRunOfMany(t *testing.T) {
 	s := serve(t)
 	var all []chan runEnd
 	var begun []chan struct{}
-	for i := range 4 {
-		in := filepath.Join(s.dir, fmt.Sprintf("in%d", i))
-		write(t, filepath.Join(in, "f"), "x")
+	in, other := filepath.Join(s.dir, "in"), filepath.Join(s.dir, "other")
+	write(t, filepath.Join(in, "f"), "x")
+	write(t, filepath.Join(other, "f"), "x")
+	for range 4 {
 		req := inputs(t, "a", in, "")
 		req.Outputs = nil
 		started, done := s.run(t, req)
@@ -306,6 +307,11 @@ func TestOneRunOfMany(t *testing.T) {
 		case r := <-all[i]:
 			t.Fatalf("a client's run ended with %+v %v", r.res, r.err)
 		}
+	}
+	req := inputs(t, "a", other, "")
+	req.Outputs = nil
+	if _, err := s.Run(testkit.Context(t), req); !errors.Is(err, sdk.Invalid) || !strings.Contains(err.Error(), in) || !strings.Contains(err.Error(), other) {
+		t.Errorf("another directory: %v", err)
 	}
 	s.release(t, "a")
 	for _, done := range all {

@@ -35,7 +35,9 @@ type UploadArtifactRequest struct {
 	// A tar archive, in pieces.
 	Data []byte `protobuf:"bytes,4,opt,name=data,proto3" json:"data,omitempty"`
 	// In the last message, alone.
-	Sum           *Sum `protobuf:"bytes,5,opt,name=sum,proto3" json:"sum,omitempty"`
+	Sum *Sum `protobuf:"bytes,5,opt,name=sum,proto3" json:"sum,omitempty"`
+	// In the first message: what it is made of, for people, in at most 4096 bytes. Of an input of a run: the absolute path of the directory.
+	Source        string `protobuf:"bytes,6,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -103,6 +105,13 @@ func (x *UploadArtifactRequest) GetSum() *Sum {
 		return x.Sum
 	}
 	return nil
+}
+
+func (x *UploadArtifactRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
 }
 
 // Sum is what a stream came to.
@@ -650,13 +659,14 @@ var File_slipway_host_v1alpha1_artifact_proto protoreflect.FileDescriptor
 
 const file_slipway_host_v1alpha1_artifact_proto_rawDesc = "" +
 	"\n" +
-	"$slipway/host/v1alpha1/artifact.proto\x12\x15slipway.host.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb6\x01\n" +
+	"$slipway/host/v1alpha1/artifact.proto\x12\x15slipway.host.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x01\n" +
 	"\x15UploadArtifactRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x1a\n" +
 	"\bencoding\x18\x03 \x01(\tR\bencoding\x12\x12\n" +
 	"\x04data\x18\x04 \x01(\fR\x04data\x12,\n" +
-	"\x03sum\x18\x05 \x01(\v2\x1a.slipway.host.v1alpha1.SumR\x03sum\"3\n" +
+	"\x03sum\x18\x05 \x01(\v2\x1a.slipway.host.v1alpha1.SumR\x03sum\x12\x16\n" +
+	"\x06source\x18\x06 \x01(\tR\x06source\"3\n" +
 	"\x03Sum\x12\x14\n" +
 	"\x05bytes\x18\x01 \x01(\x03R\x05bytes\x12\x16\n" +
 	"\x06crc32c\x18\x02 \x01(\rR\x06crc32c\"\x18\n" +

@@ -571,7 +571,9 @@ type RunInfo struct {
 	// The inputs that it has, by their names in the job: whoever starts it again need not bring them.
 	Inputs []string `protobuf:"bytes,5,rep,name=inputs,proto3" json:"inputs,omitempty"`
 	// The outputs that were about to be put in their places, by their names in the job; see RunService.PlaceOutput. None once it has ended.
-	Placing       map[string]*Placing `protobuf:"bytes,6,rep,name=placing,proto3" json:"placing,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Placing map[string]*Placing `protobuf:"bytes,6,rep,name=placing,proto3" json:"placing,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// What those inputs were made of, as far as that was said when they were brought.
+	InputSources  map[string]string `protobuf:"bytes,7,rep,name=input_sources,json=inputSources,proto3" json:"input_sources,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -644,6 +646,13 @@ func (x *RunInfo) GetInputs() []string {
 func (x *RunInfo) GetPlacing() map[string]*Placing {
 	if x != nil {
 		return x.Placing
+	}
+	return nil
+}
+
+func (x *RunInfo) GetInputSources() map[string]string {
+	if x != nil {
+		return x.InputSources
 	}
 	return nil
 }
@@ -1183,17 +1192,21 @@ const file_slipway_host_v1alpha1_run_proto_rawDesc = "" +
 	"\x03run\x18\x01 \x01(\v2\x1e.slipway.host.v1alpha1.RunInfoR\x03run\"\x11\n" +
 	"\x0fListRunsRequest\"F\n" +
 	"\x10ListRunsResponse\x122\n" +
-	"\x04runs\x18\x01 \x03(\v2\x1e.slipway.host.v1alpha1.RunInfoR\x04runs\"\xd3\x02\n" +
+	"\x04runs\x18\x01 \x03(\v2\x1e.slipway.host.v1alpha1.RunInfoR\x04runs\"\xeb\x03\n" +
 	"\aRunInfo\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x125\n" +
 	"\bended_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12\x16\n" +
 	"\x06inputs\x18\x05 \x03(\tR\x06inputs\x12E\n" +
-	"\aplacing\x18\x06 \x03(\v2+.slipway.host.v1alpha1.RunInfo.PlacingEntryR\aplacing\x1aZ\n" +
+	"\aplacing\x18\x06 \x03(\v2+.slipway.host.v1alpha1.RunInfo.PlacingEntryR\aplacing\x12U\n" +
+	"\rinput_sources\x18\a \x03(\v20.slipway.host.v1alpha1.RunInfo.InputSourcesEntryR\finputSources\x1aZ\n" +
 	"\fPlacingEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x124\n" +
-	"\x05value\x18\x02 \x01(\v2\x1e.slipway.host.v1alpha1.PlacingR\x05value:\x028\x01\"?\n" +
+	"\x05value\x18\x02 \x01(\v2\x1e.slipway.host.v1alpha1.PlacingR\x05value:\x028\x01\x1a?\n" +
+	"\x11InputSourcesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"?\n" +
 	"\aPlacing\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x1c\n" +
 	"\tdirectory\x18\x02 \x01(\tR\tdirectory\"7\n" +
@@ -1242,7 +1255,7 @@ func file_slipway_host_v1alpha1_run_proto_rawDescGZIP() []byte {
 	return file_slipway_host_v1alpha1_run_proto_rawDescData
 }
 
-var file_slipway_host_v1alpha1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_slipway_host_v1alpha1_run_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_slipway_host_v1alpha1_run_proto_goTypes = []any{
 	(*StartRunRequest)(nil),       // 0: slipway.host.v1alpha1.StartRunRequest
 	(*JobFile)(nil),               // 1: slipway.host.v1alpha1.JobFile
@@ -1267,50 +1280,52 @@ var file_slipway_host_v1alpha1_run_proto_goTypes = []any{
 	nil,                           // 20: slipway.host.v1alpha1.StartRunRequest.OutputsEntry
 	nil,                           // 21: slipway.host.v1alpha1.Command.EnvEntry
 	nil,                           // 22: slipway.host.v1alpha1.RunInfo.PlacingEntry
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 24: google.protobuf.Timestamp
-	(*RunResult)(nil),             // 25: slipway.host.v1alpha1.RunResult
-	(*Error)(nil),                 // 26: slipway.host.v1alpha1.Error
-	(*Event)(nil),                 // 27: slipway.host.v1alpha1.Event
+	nil,                           // 23: slipway.host.v1alpha1.RunInfo.InputSourcesEntry
+	(*durationpb.Duration)(nil),   // 24: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*RunResult)(nil),             // 26: slipway.host.v1alpha1.RunResult
+	(*Error)(nil),                 // 27: slipway.host.v1alpha1.Error
+	(*Event)(nil),                 // 28: slipway.host.v1alpha1.Event
 }
 var file_slipway_host_v1alpha1_run_proto_depIdxs = []int32{
 	1,  // 0: slipway.host.v1alpha1.StartRunRequest.file:type_name -> slipway.host.v1alpha1.JobFile
 	2,  // 1: slipway.host.v1alpha1.StartRunRequest.command:type_name -> slipway.host.v1alpha1.Command
 	19, // 2: slipway.host.v1alpha1.StartRunRequest.inputs:type_name -> slipway.host.v1alpha1.StartRunRequest.InputsEntry
 	20, // 3: slipway.host.v1alpha1.StartRunRequest.outputs:type_name -> slipway.host.v1alpha1.StartRunRequest.OutputsEntry
-	23, // 4: slipway.host.v1alpha1.StartRunRequest.grace:type_name -> google.protobuf.Duration
+	24, // 4: slipway.host.v1alpha1.StartRunRequest.grace:type_name -> google.protobuf.Duration
 	21, // 5: slipway.host.v1alpha1.Command.env:type_name -> slipway.host.v1alpha1.Command.EnvEntry
-	23, // 6: slipway.host.v1alpha1.Command.timeout:type_name -> google.protobuf.Duration
+	24, // 6: slipway.host.v1alpha1.Command.timeout:type_name -> google.protobuf.Duration
 	8,  // 7: slipway.host.v1alpha1.GetRunResponse.run:type_name -> slipway.host.v1alpha1.RunInfo
 	8,  // 8: slipway.host.v1alpha1.ListRunsResponse.runs:type_name -> slipway.host.v1alpha1.RunInfo
-	24, // 9: slipway.host.v1alpha1.RunInfo.since:type_name -> google.protobuf.Timestamp
-	24, // 10: slipway.host.v1alpha1.RunInfo.ended_at:type_name -> google.protobuf.Timestamp
+	25, // 9: slipway.host.v1alpha1.RunInfo.since:type_name -> google.protobuf.Timestamp
+	25, // 10: slipway.host.v1alpha1.RunInfo.ended_at:type_name -> google.protobuf.Timestamp
 	22, // 11: slipway.host.v1alpha1.RunInfo.placing:type_name -> slipway.host.v1alpha1.RunInfo.PlacingEntry
-	25, // 12: slipway.host.v1alpha1.WaitRunResponse.result:type_name -> slipway.host.v1alpha1.RunResult
-	26, // 13: slipway.host.v1alpha1.AcceptOutputRequest.error:type_name -> slipway.host.v1alpha1.Error
-	9,  // 14: slipway.host.v1alpha1.PlaceOutputRequest.placing:type_name -> slipway.host.v1alpha1.Placing
-	9,  // 15: slipway.host.v1alpha1.RunInfo.PlacingEntry.value:type_name -> slipway.host.v1alpha1.Placing
-	0,  // 16: slipway.host.v1alpha1.RunService.StartRun:input_type -> slipway.host.v1alpha1.StartRunRequest
-	4,  // 17: slipway.host.v1alpha1.RunService.GetRun:input_type -> slipway.host.v1alpha1.GetRunRequest
-	6,  // 18: slipway.host.v1alpha1.RunService.ListRuns:input_type -> slipway.host.v1alpha1.ListRunsRequest
-	10, // 19: slipway.host.v1alpha1.RunService.WatchRun:input_type -> slipway.host.v1alpha1.WatchRunRequest
-	11, // 20: slipway.host.v1alpha1.RunService.WaitRun:input_type -> slipway.host.v1alpha1.WaitRunRequest
-	13, // 21: slipway.host.v1alpha1.RunService.AbortRun:input_type -> slipway.host.v1alpha1.AbortRunRequest
-	15, // 22: slipway.host.v1alpha1.RunService.AcceptOutput:input_type -> slipway.host.v1alpha1.AcceptOutputRequest
-	17, // 23: slipway.host.v1alpha1.RunService.PlaceOutput:input_type -> slipway.host.v1alpha1.PlaceOutputRequest
-	3,  // 24: slipway.host.v1alpha1.RunService.StartRun:output_type -> slipway.host.v1alpha1.StartRunResponse
-	5,  // 25: slipway.host.v1alpha1.RunService.GetRun:output_type -> slipway.host.v1alpha1.GetRunResponse
-	7,  // 26: slipway.host.v1alpha1.RunService.ListRuns:output_type -> slipway.host.v1alpha1.ListRunsResponse
-	27, // 27: slipway.host.v1alpha1.RunService.WatchRun:output_type -> slipway.host.v1alpha1.Event
-	12, // 28: slipway.host.v1alpha1.RunService.WaitRun:output_type -> slipway.host.v1alpha1.WaitRunResponse
-	14, // 29: slipway.host.v1alpha1.RunService.AbortRun:output_type -> slipway.host.v1alpha1.AbortRunResponse
-	16, // 30: slipway.host.v1alpha1.RunService.AcceptOutput:output_type -> slipway.host.v1alpha1.AcceptOutputResponse
-	18, // 31: slipway.host.v1alpha1.RunService.PlaceOutput:output_type -> slipway.host.v1alpha1.PlaceOutputResponse
-	24, // [24:32] is the sub-list for method output_type
-	16, // [16:24] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	23, // 12: slipway.host.v1alpha1.RunInfo.input_sources:type_name -> slipway.host.v1alpha1.RunInfo.InputSourcesEntry
+	26, // 13: slipway.host.v1alpha1.WaitRunResponse.result:type_name -> slipway.host.v1alpha1.RunResult
+	27, // 14: slipway.host.v1alpha1.AcceptOutputRequest.error:type_name -> slipway.host.v1alpha1.Error
+	9,  // 15: slipway.host.v1alpha1.PlaceOutputRequest.placing:type_name -> slipway.host.v1alpha1.Placing
+	9,  // 16: slipway.host.v1alpha1.RunInfo.PlacingEntry.value:type_name -> slipway.host.v1alpha1.Placing
+	0,  // 17: slipway.host.v1alpha1.RunService.StartRun:input_type -> slipway.host.v1alpha1.StartRunRequest
+	4,  // 18: slipway.host.v1alpha1.RunService.GetRun:input_type -> slipway.host.v1alpha1.GetRunRequest
+	6,  // 19: slipway.host.v1alpha1.RunService.ListRuns:input_type -> slipway.host.v1alpha1.ListRunsRequest
+	10, // 20: slipway.host.v1alpha1.RunService.WatchRun:input_type -> slipway.host.v1alpha1.WatchRunRequest
+	11, // 21: slipway.host.v1alpha1.RunService.WaitRun:input_type -> slipway.host.v1alpha1.WaitRunRequest
+	13, // 22: slipway.host.v1alpha1.RunService.AbortRun:input_type -> slipway.host.v1alpha1.AbortRunRequest
+	15, // 23: slipway.host.v1alpha1.RunService.AcceptOutput:input_type -> slipway.host.v1alpha1.AcceptOutputRequest
+	17, // 24: slipway.host.v1alpha1.RunService.PlaceOutput:input_type -> slipway.host.v1alpha1.PlaceOutputRequest
+	3,  // 25: slipway.host.v1alpha1.RunService.StartRun:output_type -> slipway.host.v1alpha1.StartRunResponse
+	5,  // 26: slipway.host.v1alpha1.RunService.GetRun:output_type -> slipway.host.v1alpha1.GetRunResponse
+	7,  // 27: slipway.host.v1alpha1.RunService.ListRuns:output_type -> slipway.host.v1alpha1.ListRunsResponse
+	28, // 28: slipway.host.v1alpha1.RunService.WatchRun:output_type -> slipway.host.v1alpha1.Event
+	12, // 29: slipway.host.v1alpha1.RunService.WaitRun:output_type -> slipway.host.v1alpha1.WaitRunResponse
+	14, // 30: slipway.host.v1alpha1.RunService.AbortRun:output_type -> slipway.host.v1alpha1.AbortRunResponse
+	16, // 31: slipway.host.v1alpha1.RunService.AcceptOutput:output_type -> slipway.host.v1alpha1.AcceptOutputResponse
+	18, // 32: slipway.host.v1alpha1.RunService.PlaceOutput:output_type -> slipway.host.v1alpha1.PlaceOutputResponse
+	25, // [25:33] is the sub-list for method output_type
+	17, // [17:25] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_run_proto_init() }
@@ -1329,7 +1344,7 @@ func file_slipway_host_v1alpha1_run_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_host_v1alpha1_run_proto_rawDesc), len(file_slipway_host_v1alpha1_run_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
