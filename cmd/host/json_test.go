@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -70,7 +71,7 @@ func TestJSON(t *testing.T) {
 	if want := []string{"stdout:out\n", "stderr:err\n", "stdout:bm8g/yB0ZXh0"}; !slices.Equal(output, want) {
 		t.Errorf("output is %q, want %q", output, want)
 	}
-	for _, want := range []string{`"result":{"state":"failed"`, `"result":{"state":"errored","error":"start main of run/`, `"outputs":{"o":"out"}`, `"exit":{"code":4,"reason":"exited"`} {
+	for _, want := range []string{`"result":{"state":"failed"`, `"result":{"state":"errored","error":"start main of run/`, `"outputs":{"o":"` + filepath.Join(p.work, "out") + `"}`, `"exit":{"code":4,"reason":"exited"`} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("no %s in\n%s", want, r.out)
 		}
