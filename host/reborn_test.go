@@ -47,9 +47,19 @@ func (r *reborn) comeBack(t testing.TB) {
 	if r.again.Load() {
 		return
 	}
+	ctx := testkit.Context(t)
+	w, err := r.h.worker("m")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	// The first look that succeeds settles what an earlier host began: its calls would wait for the lock below, which waits for the next look.
+	if _, err := w.acquirePatiently(ctx); err != nil {
+		t.Error(err)
+		return
+	}
 	r.calls.Lock()
 	defer r.calls.Unlock()
-	ctx := testkit.Context(t)
 	conn, err := r.Runtime.Worker("m")
 	if err != nil {
 		t.Error(err)
@@ -71,11 +81,6 @@ func (r *reborn) comeBack(t testing.TB) {
 	}
 	before := r.incarnations(t)
 	r.again.Store(true)
-	w, err := r.h.worker("m")
-	if err != nil {
-		t.Error(err)
-		return
-	}
 	w.lookNow()
 	testkit.Until(t, "the new incarnation was seen", func() bool { return r.incarnations(t) != before })
 }
