@@ -121,7 +121,12 @@ func (n *node) register(ctx context.Context, spec sdk.ContainerSpec, progress fu
 	if err != nil {
 		return err
 	}
-	if err := n.up(ctx, spec.ID, stub, progress); err != nil {
+	if stub == nil {
+		err = n.resume(ctx, spec.ID, progress)
+	} else {
+		err = n.up(ctx, spec.ID, stub, progress)
+	}
+	if err != nil {
 		return err
 	}
 	return h.lease.Release()

@@ -7,6 +7,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -151,4 +155,24 @@ func told(t *testing.T, rt *Runtime, name string) {
 	if err != found {
 		t.Fatalf("no worker %s: %v", name, err)
 	}
+}
+
+// between has what is asked of an agent go by handle, which asks the agent itself by pass. It gives the address to ask at, and lasts longer than what
+// the test opens after it.
+func between(t *testing.T, a *nomadtest.Agent, handle func(pass *httputil.ReverseProxy, w http.ResponseWriter, q *http.Request)) (address string) {
+	t.Helper()
+	to, err := url.Parse(a.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		handle(&httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
+			r.SetURL(to)
+			r.Out.Header.Del("Accept-Encoding") // what is read on the way
+		}}, w, q)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
 }

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync"
@@ -190,15 +189,8 @@ func testFull(t *testing.T, a *nomadtest.Agent) {
 // testRegistration has something come between the plugin and its agent while a job is registered: that says nothing of the job.
 func testRegistration(t *testing.T, a *nomadtest.Agent) {
 	ctx := testkit.Context(t)
-	to, err := url.Parse(a.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
 	var fail atomic.Int32 // how many registrations fail: before the agent has them, or, below zero, after
-	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		next := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}
+	address := between(t, a, func(next *httputil.ReverseProxy, w http.ResponseWriter, q *http.Request) {
 		if q.Method == http.MethodPut && q.URL.Path == "/v1/jobs" {
 			switch {
 			case fail.Load() > 0:
@@ -213,10 +205,9 @@ func testRegistration(t *testing.T, a *nomadtest.Agent) {
 			}
 		}
 		next.ServeHTTP(w, q)
-	}))
-	t.Cleanup(between.Close) // after the plugin, which asks as long as it is there
+	})
 	c := config(a)
-	c.Address = between.URL
+	c.Address = address
 	_, n := open(t, a, c, nil)
 	spec := sdk.ContainerSpec{ID: "registered", Token: "t"}
 	fail.Store(1)
@@ -235,15 +226,9 @@ func testRegistration(t *testing.T, a *nomadtest.Agent) {
 // testDeaf has Nomad refuse all commands in an allocation, as it does when it has lost that its task has started.
 func testDeaf(t *testing.T, a *nomadtest.Agent) {
 	ctx := testkit.Context(t)
-	to, err := url.Parse(a.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
 	var mu sync.Mutex
 	first, all := "", false // the path of commands in the first allocation, and whether no other takes any, either
-	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	address := between(t, a, func(next *httputil.ReverseProxy, w http.ResponseWriter, q *http.Request) {
 		if strings.HasSuffix(q.URL.Path, "/exec") {
 			mu.Lock()
 			first = cmp.Or(first, q.URL.Path)
@@ -254,25 +239,20 @@ func testDeaf(t *testing.T, a *nomadtest.Agent) {
 				return
 			}
 		}
-		next := &httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) {
-			r.SetURL(to)
-			r.Out.Header.Del("Accept-Encoding") // what is read here
-		}}
 		next.ModifyResponse = func(r *http.Response) error { // or commands go to the node itself
 			if !strings.HasPrefix(q.URL.Path, "/v1/node/") {
 				return nil
 			}
 			text, err := io.ReadAll(r.Body)
-			text = bytes.ReplaceAll(text, []byte(to.Host), []byte(q.Host))
+			text = bytes.ReplaceAll(text, []byte(strings.TrimPrefix(a.Address(), "http://")), []byte(q.Host))
 			r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
 			r.Header.Set("Content-Length", strconv.Itoa(len(text)))
 			return err
 		}
 		next.ServeHTTP(w, q)
-	}))
-	t.Cleanup(between.Close)
+	})
 	c := config(a)
-	c.Address = between.URL
+	c.Address = address
 	rt, err := New(map[string]Config{"pool": c}, Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), refusals: 3})
 	if err != nil {
 		t.Fatal(err)

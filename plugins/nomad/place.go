@@ -21,7 +21,8 @@ type placed struct {
 }
 
 // await waits until Nomad has placed a job, which it does in milliseconds where there is room. Where there never will be, or is none for too long, it
-// says so with Nomad's own reasons; the caller then takes the job away, or it would start later.
+// says so with Nomad's own reasons; the caller then takes the job away, or it would start later. Neither an allocation nor an error: another evaluation
+// of the job has placed it, or will.
 func (n *node) await(ctx context.Context, id sdk.ContainerID, asked *api.Resources, eval string, progress func(sdk.Progress)) (*api.AllocationListStub, error) {
 	k := n.cluster
 	patience, stop := context.WithTimeout(ctx, time.Duration(n.pool.c.PlaceTimeout))
@@ -50,7 +51,10 @@ func (n *node) await(ctx context.Context, id sdk.ContainerID, asked *api.Resourc
 			if err != nil {
 				return nil, k.fail(ctx, "looking for the allocation of container "+string(id), err)
 			}
-			if len(allocs) == 1 {
+			switch len(allocs) {
+			case 0: // that of an earlier job's end came later, and has placed this one, too
+				return nil, nil
+			case 1:
 				return allocs[0], nil
 			}
 			return nil, sdk.NewInternal(nil, "container %q: %s made %d allocations of it, not one", id, k, len(allocs))

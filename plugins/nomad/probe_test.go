@@ -7,9 +7,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httputil"
-	"net/url"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -28,26 +26,19 @@ import (
 // testKilledProbe kills the plugin's program while it looks at what a node can do. What it leaves the next one takes away, and nothing of one that lives.
 func testKilledProbe(t *testing.T, a *nomadtest.Agent) {
 	ctx := testkit.Context(t)
-	to, err := url.Parse(a.Address())
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
 	placing := make(chan struct{})
 	var once sync.Once
-	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+	address := between(t, a, func(next *httputil.ReverseProxy, w http.ResponseWriter, q *http.Request) {
 		if strings.HasPrefix(q.URL.Path, "/v1/evaluation/") { // it has made the job, and waits for its place
 			once.Do(func() { close(placing) })
 			<-q.Context().Done()
 			return
 		}
-		(&httputil.ReverseProxy{Transport: transport, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }}).ServeHTTP(w, q)
-	}))
-	t.Cleanup(between.Close)
+		next.ServeHTTP(w, q)
+	})
 	c := config(a)
 	held := c
-	held.Address = between.URL
+	held.Address = address
 	settings, err := json.Marshal(held)
 	if err != nil {
 		t.Fatal(err)
