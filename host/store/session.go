@@ -25,6 +25,9 @@ func dsn(file string, a access) string {
 	q := url.Values{}
 	// Nobody else writes; only recovery after a crash ever waits for a lock.
 	q.Add("_pragma", "busy_timeout(5000)")
+	// What SQLite needs for a moment, such as the old pages of a statement that changes many, is in memory: a process that is killed while it has
+	// a file for that leaves it behind, where nobody looks for it.
+	q.Add("_pragma", "temp_store(MEMORY)")
 	q.Set("mode", "rw")
 	if a != readWrite {
 		q.Set("mode", "ro")

@@ -2,19 +2,33 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
+
+// TestMain lets the test's program be a guard, as the gate is one.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 3 && os.Args[1] == guardArg {
+		os.Exit(guard(os.Stdin, os.Args[2:]))
+	}
+	os.Exit(m.Run())
+}
 
 // TestVerdicts lets the gate run real tests, in a module of one file made for each row.
 func TestVerdicts(t *testing.T) {
+	t.Parallel()
 	once := `if _, err := os.Stat("ran"); err != nil { os.WriteFile("ran", nil, 0o600); %s }`
 	for name, row := range map[string]struct {
 		code   string
@@ -60,6 +74,28 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
+// TestLeavesNothing: what a test left running is named and killed, and fails the run, although it is in a session of its own and its parent
+// is gone. What ends by itself soon is nothing left.
+func TestLeavesNothing(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells")
+	}
+	starts := `func TestA(t *testing.T) { if err := exec.Command("sh", "-c", %q).Run(); err != nil { t.Fatal(err) } }`
+	out, lands := gateOn(t, fmt.Sprintf(starts, "setsid sleep 3600.25 </dev/null >/dev/null 2>&1 &"), ".")
+	named := regexp.MustCompile(`left running: (\d+) .*sleep 3600.25\n`).FindStringSubmatch(out)
+	if lands || named == nil || !strings.Contains(out, "FAILED go test .: it left something running") {
+		t.Fatal(out)
+	}
+	if _, err := os.Stat("/proc/" + named[1]); !errors.Is(err, fs.ErrNotExist) {
+		t.Error("it is still there:", err)
+	}
+	out, lands = gateOn(t, fmt.Sprintf(starts, "setsid sleep 0.1 </dev/null >/dev/null 2>&1 &"), ".")
+	if !lands {
+		t.Error(out)
+	}
+}
+
 // TestMeanwhile: the last stage has what the command made, and the run fails with the command.
 func TestMeanwhile(t *testing.T) {
 	code := `func TestA(t *testing.T) { if _, err := os.Stat("made"); err != nil { t.Fatal(err) } }`
@@ -93,7 +129,7 @@ func TestKilled(t *testing.T) {
 }
 
 func testKilled(t *testing.T, by []string) {
-	dir := module(t, `func TestA(t *testing.T) { cmd := exec.Command("sh", "-c", "exec sleep 3600 >> alive"); t.Fatal(cmd.Run()) }`)
+	dir := module(t, `func TestA(t *testing.T) { cmd := exec.Command("sh", "-c", "setsid sleep 3600 >> alive & exec sleep 3600 >> alive"); t.Fatal(cmd.Run()) }`)
 	alive := filepath.Join(dir, "alive")
 	if err := syscall.Mkfifo(alive, 0o600); err != nil {
 		t.Fatal(err)
@@ -108,7 +144,7 @@ func testKilled(t *testing.T, by []string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	end, err := os.Open(alive) // opens when the sleeper does, and ends with it
+	end, err := os.Open(alive) // opens when a sleeper does, and ends with both
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +165,7 @@ func gateOn(t *testing.T, code string, stages ...string) (string, bool) {
 		stages, meanwhile = stages[:2], "cd '"+dir+"' && "+stages[2]
 	}
 	var out bytes.Buffer
-	g := gate{out: &out, repeat: 3, strict: true, flags: map[string][]string{}, goTest: func(args ...string) *exec.Cmd {
+	g := gate{out: &out, repeat: 3, strict: true, grace: 5 * time.Second, flags: map[string][]string{}, goTest: func(args ...string) *exec.Cmd {
 		cmd := goTest(args...)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 		return cmd

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"gotest.tools/gotestsum/testjson"
 )
@@ -22,6 +23,7 @@ type gate struct {
 	goTest func(args ...string) *exec.Cmd // go test, telling its events
 	repeat int                            // so many failed tests are repeated, no more
 	strict bool                           // only allowed reasons to skip
+	grace  time.Duration                  // for what the tests started, after them
 
 	tests *testjson.Execution // what all stages told so far
 	flags map[string][]string // by package, those of its stage
@@ -45,7 +47,7 @@ func (g *gate) run(ctx context.Context, stages []string, meanwhile string) bool 
 		}
 		commands = append(commands, command{args: args, flags: args[:first]})
 	}
-	commands[len(commands)-1].after = background(ctx, meanwhile)
+	commands[len(commands)-1].after = g.background(ctx, meanwhile)
 	var err error
 	if g.tests, err = g.scan(ctx, g.show(), commands...); err != nil {
 		defects = append(defects, err.Error())
@@ -181,7 +183,7 @@ func (g *gate) test(ctx context.Context, c command, stdout, stderr *lines) error
 	}
 	cmd := g.goTest(c.args...)
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	all, err := startGroup(ctx, cmd)
+	all, err := startGroup(ctx, cmd, g.grace)
 	if err == nil {
 		err = all.wait()
 		stdout.end()
@@ -229,7 +231,7 @@ func (l *lines) end() {
 }
 
 // background runs a shell command, if it is one. The function that it returns waits for the end; its error has what the command printed.
-func background(ctx context.Context, command string) (wait func() error) {
+func (g *gate) background(ctx context.Context, command string) (wait func() error) {
 	if command == "" {
 		return nil
 	}
@@ -238,7 +240,7 @@ func background(ctx context.Context, command string) (wait func() error) {
 		var out bytes.Buffer
 		cmd := exec.Command("sh", "-c", command)
 		cmd.Stdout, cmd.Stderr = &out, &out
-		all, err := startGroup(ctx, cmd)
+		all, err := startGroup(ctx, cmd, g.grace)
 		if err == nil {
 			err = all.wait()
 		}

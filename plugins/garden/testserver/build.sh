@@ -39,12 +39,12 @@ build() {
 
 tools() {
 	echo "building Baggageclaim and Houdini for the tests, once on this machine: about half a minute, 40 MB in $cache"
-	GOWORK=off GOARCH=$arch CGO_ENABLED=0 nice -n 10 $go build -trimpath -ldflags '-s -w' -o "$new/" \
+	GOWORK=off GOARCH=$arch CGO_ENABLED=0 $go build -trimpath -ldflags '-s -w' -o "$new/" \
 		github.com/concourse/baggageclaim/cmd/baggageclaim github.com/concourse/houdini/cmd/houdini
 }
 
 ours() {
-	(cd $root && GOARCH=$arch CGO_ENABLED=0 nice -n 10 $go build -trimpath -ldflags '-s -w' -o "$new/" ./plugins/garden/gardentest/runcgarden)
+	(cd $root && GOARCH=$arch CGO_ENABLED=0 $go build -trimpath -ldflags '-s -w' -o "$new/" ./plugins/garden/gardentest/runcgarden)
 	${CC:-cc} -O2 -Wall -Werror -static -s -o "$new/garden-init" ../gardentest/runcgarden/init/init.c
 }
 

@@ -16,7 +16,7 @@ if [ ! -x "$program" ]; then
 	new=$(mktemp "$cache/.nomad-XXXXXX")
 	trap 'rm -f "$new"' EXIT
 	# Its exec driver needs C. Without the tag ui the pages of its web interface stay out.
-	GOWORK=off GOARCH=$arch CGO_ENABLED=1 nice -n 10 $go build -trimpath -tags osusergo,netgo \
+	GOWORK=off GOARCH=$arch CGO_ENABLED=1 $go build -trimpath -tags osusergo,netgo \
 		-ldflags '-s -w -linkmode external -extldflags=-static' -o "$new" github.com/hashicorp/nomad
 	chmod 755 "$new"
 	mv "$new" "$program"
