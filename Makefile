@@ -118,7 +118,7 @@ check-code: tools
 	$(GO) test -run '^TestLayers$$' ./host
 
 check-gate:
-	cd internal/gate && $(GO) vet ./... && $(GO) test ./...
+	cd internal/gate && $(GO) vet ./... && $(GO) test -parallel 8 ./...
 
 check-modules:
 	cd internal/gate && $(GO) mod tidy -diff

@@ -202,8 +202,13 @@ func TestRemoveOfAnothersWorker(t *testing.T) {
 	}}
 	done := make(chan struct{})
 	two := &hooked{Runtime: newMemory(t, "m"), workers: func(ctx context.Context, emit func(sdk.WorkerEvent) error) error {
+		if err := emit(sdk.WorkerEvent{Kind: sdk.WorkerSnapshot}); err != nil { // it has none
+			t.Error(err)
+		}
 		<-told
-		emit(sdk.WorkerEvent{Kind: sdk.WorkerSnapshot, Workers: []sdk.WorkerInfo{{Name: "m"}}})
+		if err := emit(sdk.WorkerEvent{Kind: sdk.WorkerSnapshot, Workers: []sdk.WorkerInfo{{Name: "m"}}}); err == nil {
+			t.Error("another's worker is taken")
+		}
 		emit(sdk.WorkerEvent{Kind: sdk.WorkerRemove, Workers: []sdk.WorkerInfo{{Name: "m"}}})
 		close(done)
 		<-ctx.Done()
