@@ -37,7 +37,7 @@ func Broadcast(src func(ctx context.Context, w io.Writer) error, targets []Targe
 	b.stop = stop
 	for _, t := range targets {
 		both, end := context.WithCancelCause(t.Ctx)
-		b.pipes, b.ctxs, b.ends = append(b.pipes, newPipe(opts.MaxBytes)), append(b.ctxs, both), append(b.ends, end)
+		b.pipes, b.ctxs, b.ends = append(b.pipes, newPipe(opts.MaxBytes, end)), append(b.ctxs, both), append(b.ends, end)
 	}
 	done := make(chan struct{})
 	var run, watch sync.WaitGroup
@@ -167,7 +167,6 @@ func (b *broadcast) fail(i int, err error) {
 		err = contextError(ctx)
 	}
 	b.pipes[i].fail(err)
-	b.ends[i](err)
 	b.over(i)
 }
 

@@ -15,7 +15,8 @@ const (
 // pipe is a bounded buffer between one writer and one reader. An io.Pipe hands over each write on its own and makes both
 // sides wait for each other every time; here they meet once per many KiB.
 type pipe struct {
-	max int64 // bytes to accept; 0: any number
+	max  int64       // bytes to accept; 0: any number
+	told func(error) // is called with the first failure, before whoever waits for the pipe hears of it
 
 	mu       sync.Mutex
 	filled   sync.Cond // lowWater or more are there, or the end
@@ -28,8 +29,8 @@ type pipe struct {
 	err      error     // why nothing moves any more; the first one stays
 }
 
-func newPipe(max int64) *pipe {
-	p := &pipe{max: max}
+func newPipe(max int64, told func(error)) *pipe {
+	p := &pipe{max: max, told: told}
 	p.filled.L, p.emptied.L = &p.mu, &p.mu
 	return p
 }
@@ -160,6 +161,7 @@ func (p *pipe) fail(err error) {
 func (p *pipe) stop(err error) {
 	if p.err == nil {
 		p.err = err
+		p.told(err)
 	}
 	p.filled.Broadcast()
 	p.emptied.Broadcast()

@@ -69,7 +69,7 @@ const progressEvery = 100 * time.Millisecond
 // 512 KiB lie between them.
 //
 // The first failure is the one returned, as *SideError; it reaches the other side at once, as the error of its reads or
-// writes and as the cause of its context. A dst that succeeds without having read to EOF has failed with [ErrNotRead].
+// writes and, no later, as the cause of its context. A dst that succeeds without having read to EOF has failed with [ErrNotRead].
 // If ctx ends first, its error is returned, with its cause if that is another.
 //
 // Both functions must return soon after their context ends. They own w and r for as long as they run, and neither may be used
@@ -81,17 +81,15 @@ func Relay(
 	if err := ctx.Err(); err != nil {
 		return Stats{}, contextError(ctx)
 	}
-	p := newPipe(opts.MaxBytes)
-	stats := func() Stats { return Stats{Bytes: p.taken(), Took: time.Since(start)} }
-
 	both, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	p := newPipe(opts.MaxBytes, end)
+	stats := func() Stats { return Stats{Bytes: p.taken(), Took: time.Since(start)} }
 	fail := func(err error) {
 		if ctx.Err() != nil { // whatever a side made of it
 			err = contextError(ctx)
 		}
 		p.fail(err)
-		end(err)
 	}
 	stop := context.AfterFunc(ctx, func() { p.fail(contextError(ctx)) })
 	defer stop()

@@ -131,23 +131,24 @@ func TestRelayGathers(t *testing.T) {
 	}
 }
 
-// A failing source reaches a reader that waits, as an error and not as EOF, and is the one that is told.
+// A failing source reaches a reader that waits, as an error and not as EOF, and is the one that is told. A reader that has the error finds the context
+// ended with it, however quick it is.
 func TestSourceFails(t *testing.T) {
-	var seen error
-	_, err := stream.Relay(t.Context(), func(_ context.Context, w io.Writer) error {
-		if _, err := w.Write([]byte("half")); err != nil {
-			return err
+	for range 1000 {
+		var seen, cause error
+		_, err := stream.Relay(t.Context(), func(_ context.Context, w io.Writer) error {
+			if _, err := w.Write([]byte("half")); err != nil {
+				return err
+			}
+			return errBroken
+		}, func(ctx context.Context, r io.Reader) error {
+			_, seen = io.Copy(io.Discard, r)
+			cause = context.Cause(ctx)
+			return errors.New("archive: " + seen.Error())
+		}, stream.Options{})
+		if sideOf(t, err) != stream.Source || !errors.Is(err, errBroken) || !errors.Is(seen, errBroken) || !errors.Is(cause, errBroken) {
+			t.Fatalf("got %v, the destination read %v, and its context ended by %v", err, seen, cause)
 		}
-		return errBroken
-	}, func(ctx context.Context, r io.Reader) error {
-		_, seen = io.Copy(io.Discard, r)
-		if !errors.Is(context.Cause(ctx), errBroken) {
-			t.Errorf("the destination's context ended by %v", context.Cause(ctx))
-		}
-		return errors.New("archive: " + seen.Error())
-	}, stream.Options{})
-	if sideOf(t, err) != stream.Source || !errors.Is(err, errBroken) || !errors.Is(seen, errBroken) {
-		t.Errorf("got %v, and the destination read %v", err, seen)
 	}
 }
 
