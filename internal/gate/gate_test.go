@@ -84,11 +84,15 @@ func TestLeavesNothing(t *testing.T) {
 	starts := `func TestA(t *testing.T) { if err := exec.Command("sh", "-c", %q).Run(); err != nil { t.Fatal(err) } }`
 	out, lands := gateOn(t, fmt.Sprintf(starts, "setsid sleep 3600.25 </dev/null >/dev/null 2>&1 &"), ".")
 	named := regexp.MustCompile(`left running: (\d+) .*sleep 3600.25\n`).FindStringSubmatch(out)
-	if lands || named == nil || !strings.Contains(out, "FAILED go test .: it left something running") {
+	if lands || named == nil || !strings.Contains(out, "FAILED go test .: it left something") {
 		t.Fatal(out)
 	}
 	if _, err := os.Stat("/proc/" + named[1]); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("it is still there:", err)
+	}
+	out, lands = gateOn(t, fmt.Sprintf(starts, "echo > $TMPDIR/some-file"), ".")
+	if lands || !regexp.MustCompile(`left behind: .*/some-file\n`).MatchString(out) {
+		t.Error(out)
 	}
 	out, lands = gateOn(t, fmt.Sprintf(starts, "setsid sleep 0.1 </dev/null >/dev/null 2>&1 &"), ".")
 	if !lands {
@@ -120,7 +124,7 @@ func TestSideBySide(t *testing.T) {
 	}
 }
 
-// TestKilled: what a test started does not outlive a gate that was killed, nor one whose parent was.
+// TestKilled: what a test started and its temporary files do not outlive a gate that was killed, nor one whose parent was.
 func TestKilled(t *testing.T) {
 	t.Run("itself", func(t *testing.T) { testKilled(t, nil) })
 	if runtime.GOOS == "linux" { // which alone tells of a parent's end
@@ -129,7 +133,7 @@ func TestKilled(t *testing.T) {
 }
 
 func testKilled(t *testing.T, by []string) {
-	dir := module(t, `func TestA(t *testing.T) { cmd := exec.Command("sh", "-c", "setsid sleep 3600 >> alive & exec sleep 3600 >> alive"); t.Fatal(cmd.Run()) }`)
+	dir := module(t, `func TestA(t *testing.T) { cmd := exec.Command("sh", "-c", "echo > $TMPDIR/file; setsid sleep 3600 >> alive & exec sleep 3600 >> alive"); t.Fatal(cmd.Run()) }`)
 	alive := filepath.Join(dir, "alive")
 	if err := syscall.Mkfifo(alive, 0o600); err != nil {
 		t.Fatal(err)
@@ -140,7 +144,8 @@ func testKilled(t *testing.T, by []string) {
 	}
 	by = append(slices.Clone(by), program, "--", ".")
 	cmd := exec.Command(by[0], by[1:]...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	temp := t.TempDir()
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=", "TMPDIR="+temp)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +159,9 @@ func testKilled(t *testing.T, by []string) {
 		t.Fatal(err)
 	}
 	cmd.Wait()
+	for len(names(temp)) > 0 { // until the test binary's own end
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // gateOn runs the stages on a module with one test file; what follows the second stage is the command to run meanwhile.

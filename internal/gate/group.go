@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// errLeft is the end of a command after which something that it had started was still running.
-var errLeft = errors.New(`it left something running, named above as "left running"`)
+// errLeft is the end of a command after which something that it had started was still running, or a temporary file was still there.
+var errLeft = errors.New(`it left something, named above as "left running" or "left behind"`)
 
 // group is a command and all that it starts, under a guard of its own.
 type group struct {

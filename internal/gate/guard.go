@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -19,19 +20,40 @@ const (
 
 // guard runs a command and returns its exit code once nothing is left of all that the command started, sessions and containers of its
 // own included: whoever loses its parent below a guard becomes the guard's child. Tests start servers and containers, and one that runs
-// on would disturb the next run. So what is still there a grace after the command is named, killed, and an error.
+// on would disturb the next run. So what is still there a grace after the command is named, killed, and an error. So is a file that it left
+// in the directory for temporary files, which is one of its own; whatever is mounted there goes, too.
 //
-// The end of asks, which is the gate's end where it was killed, interrupts the command; ten seconds later all are killed.
+// The end of asks, which is the gate's end where it was killed, interrupts the command; ten seconds later all are killed, and nothing more is said.
 func guard(asks io.Reader, args []string) int {
 	grace, err := time.ParseDuration(args[0])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "guard:", err)
 		return startCode
 	}
-	leader, err := start(args[1:])
+	temp, err := os.MkdirTemp("", "gate") // a short name, for there are sockets in it
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "guard:", err)
 		return startCode
+	}
+	code, asked := follow(asks, temp, grace, args[1:])
+	if code <= 1 && !asked {
+		for _, name := range names(temp) {
+			fmt.Fprintf(os.Stderr, "left behind: %s\n", filepath.Join(temp, name))
+			code = leftCode
+		}
+	}
+	if err := clear(temp); err != nil {
+		fmt.Fprintln(os.Stderr, "guard:", err)
+	}
+	return code
+}
+
+// follow runs the command until nothing that it started is left.
+func follow(asks io.Reader, temp string, grace time.Duration, argv []string) (code int, killed bool) {
+	leader, err := start(argv, temp)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "guard:", err)
+		return startCode, false
 	}
 	asked := make(chan struct{})
 	go func() { // until this process ends
@@ -41,7 +63,6 @@ func guard(asks io.Reader, args []string) int {
 	children := make(chan child)
 	go reap(children)
 
-	var code int
 	var ended, left, killing bool
 	var interrupted, late <-chan time.Time
 	for {
@@ -49,9 +70,9 @@ func guard(asks io.Reader, args []string) int {
 		case c, more := <-children:
 			switch {
 			case !more && left:
-				return leftCode
+				return leftCode, false
 			case !more:
-				return code
+				return code, killing
 			case c.pid == leader:
 				ended, code, late = true, c.code, time.After(grace)
 				killing = killing || interrupted != nil
@@ -75,8 +96,14 @@ func guard(asks io.Reader, args []string) int {
 }
 
 // start starts the command, without input and in a process group of its own.
-func start(argv []string) (pid int, err error) {
+func start(argv []string, temp string) (pid int, err error) {
+	if err := os.Chmod(temp, 0o777|os.ModeSticky); err != nil { // users of containers get in, too
+		return 0, err
+	}
 	if err := adopt(); err != nil {
+		return 0, err
+	}
+	if err := os.Setenv("TMPDIR", temp); err != nil {
 		return 0, err
 	}
 	null, err := os.Open(os.DevNull)
@@ -91,6 +118,21 @@ func start(argv []string) (pid int, err error) {
 		return 0, &os.PathError{Op: "start", Path: argv[0], Err: err}
 	}
 	return pid, nil
+}
+
+// names are those of what is in a directory.
+func names(dir string) (all []string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		all = append(all, e.Name())
+	}
+	return all
+}
+
+// clear removes a directory, what is mounted in it first.
+func clear(dir string) error {
+	unmount(dir)
+	return os.RemoveAll(dir)
 }
 
 // child is one that has ended, a stranger's perhaps.
