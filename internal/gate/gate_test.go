@@ -159,7 +159,10 @@ func testKilled(t *testing.T, by []string) {
 		t.Fatal(err)
 	}
 	cmd.Wait()
-	for len(names(temp)) > 0 { // until the test binary's own end
+	for { // until the test binary's own end
+		if left, err := os.ReadDir(temp); err != nil || len(left) == 0 {
+			break
+		}
 		time.Sleep(time.Millisecond)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -37,8 +38,8 @@ func guard(asks io.Reader, args []string) int {
 	}
 	code, asked := follow(asks, temp, grace, args[1:])
 	if code <= 1 && !asked {
-		for _, name := range names(temp) {
-			fmt.Fprintf(os.Stderr, "left behind: %s\n", filepath.Join(temp, name))
+		for _, file := range files(temp) {
+			fmt.Fprintf(os.Stderr, "left behind: %s\n", file)
 			code = leftCode
 		}
 	}
@@ -120,13 +121,15 @@ func start(argv []string, temp string) (pid int, err error) {
 	return pid, nil
 }
 
-// names are those of what is in a directory.
-func names(dir string) (all []string) {
-	entries, _ := os.ReadDir(dir)
-	for _, e := range entries {
-		all = append(all, e.Name())
-	}
-	return all
+// files are what is below a directory, but for directories: slipway keeps one for all commands of a user.
+func files(dir string) (all []string) {
+	filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			all = append(all, path)
+		}
+		return nil
+	})
+	return all[:min(len(all), 20)]
 }
 
 // clear removes a directory, what is mounted in it first.
