@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"syscall"
 	"time"
@@ -24,7 +25,8 @@ const (
 // on would disturb the next run. So what is still there a grace after the command is named, killed, and an error. So is a file that it left
 // in the directory for temporary files, which is one of its own; whatever is mounted there goes, too.
 //
-// The end of asks, which is the gate's end where it was killed, interrupts the command; ten seconds later all are killed, and nothing more is said.
+// The end of asks, which is the gate's end where it was killed, interrupts the command, as does a signal that would end the guard; ten seconds later all
+// are killed, and nothing more is said.
 func guard(asks io.Reader, args []string) int {
 	grace, err := time.ParseDuration(args[0])
 	if err != nil {
@@ -56,14 +58,16 @@ func follow(asks io.Reader, temp string, grace time.Duration, argv []string) (co
 		fmt.Fprintln(os.Stderr, "guard:", err)
 		return startCode, false
 	}
-	asked := make(chan struct{})
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
 	go func() { // until this process ends
 		io.Copy(io.Discard, asks)
-		close(asked)
+		signals <- os.Interrupt
 	}()
 	children := make(chan child)
 	go reap(children)
 
+	asked := (<-chan os.Signal)(signals)
 	var ended, left, killing bool
 	var interrupted, late <-chan time.Time
 	for {
