@@ -48,6 +48,7 @@ type Client struct {
 	worker pb.WorkerClient
 	data   pb.DataClient
 	pool   mem.BufferPool
+	told   kept
 
 	life    context.Context // ends when the plugin is gone or the client closed
 	endLife context.CancelFunc
@@ -101,6 +102,7 @@ func connect(addr net.Addr, opts DialOptions, pool mem.BufferPool) (*grpc.Client
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 50 * time.Millisecond, Multiplier: 2, Jitter: 0.2,
 			MaxDelay: time.Second}, MinConnectTimeout: opts.patience()}),
 		grpc.WithDisableServiceConfig(),
+		grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newCodec())),
 		grpc.WithUnaryInterceptor(traceUnary),
 		grpc.WithStreamInterceptor(traceStream),

@@ -47,18 +47,32 @@ func (r *runtime) Workers(ctx context.Context, emit func(sdk.WorkerEvent) error)
 	var event sdk.WorkerEvent
 	told := bound{what: "Workers", maxRows: sdk.MaxWorkers}
 	return receive(ctx, c, c.plugin.Workers, &pb.WorkersRequest{}, func(m *pb.WorkersResponse) error {
+		event.Kind = fromPB(eventKinds(), m.Kind)
+		if event.Kind == sdk.WorkerSnapshot && told.rows == 0 { // its first message: it is all that there is
+			c.told.clear()
+		}
 		if err := told.take(m, len(m.Workers)); err != nil {
 			return err
 		}
-		event.Kind = fromPB(eventKinds(), m.Kind)
 		for _, w := range m.Workers {
+			switch event.Kind {
+			case sdk.WorkerRemove:
+				c.told.drop(infoKey(w.Name), statusKey(w.Name))
+			case sdk.WorkerSnapshot, sdk.WorkerUpsert:
+				if err := c.told.put(infoKey(w.Name), w); err != nil {
+					return err
+				}
+			}
 			event.Workers = append(event.Workers, workerFromPB(w))
 		}
-		if m.More || event.Kind == 0 {
-			return nil // more to come, or of a kind that a newer plugin knows
+		if m.More {
+			return nil
 		}
 		whole := event
 		event, told.rows, told.bytes = sdk.WorkerEvent{}, 0, 0
+		if whole.Kind == 0 { // a newer plugin's
+			return nil
+		}
 		return emit(whole)
 	})
 }

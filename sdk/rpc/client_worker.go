@@ -30,6 +30,9 @@ func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
 	if err != nil {
 		return sdk.Status{}, err
 	}
+	if err := w.c.told.put(statusKey(w.name), resp); err != nil {
+		return sdk.Status{}, err
+	}
 	return statusFromPB(resp), nil
 }
 

@@ -34,7 +34,7 @@ func fromPB[A, B comparable](table []pair[A, B], v B) A {
 	return table[0].sdk
 }
 
-// Zero times stay zero: an absent timestamp.
+// Zero times stay zero: an absent timestamp. So does one that is none, beyond the year 9999: times are for display (rule 12), and no reason to refuse an answer.
 
 func timeToPB(t time.Time) *timestamppb.Timestamp {
 	if t.IsZero() {
@@ -44,7 +44,7 @@ func timeToPB(t time.Time) *timestamppb.Timestamp {
 }
 
 func timeFromPB(t *timestamppb.Timestamp) time.Time {
-	if t == nil {
+	if t.CheckValid() != nil { // nil, too
 		return time.Time{}
 	}
 	return t.AsTime()

@@ -81,6 +81,9 @@ func statusOf(e *sdk.Error, message string) error {
 // maxErrorText bounds the words of an error, and an id in it: they travel in a header, and gRPC bounds those.
 const maxErrorText = 4 << 10
 
+// maxHeaders bounds all headers of one answer, in both of which the words of an error may stand, the longest spelled out.
+const maxHeaders = 64 << 10
+
 func shorten(s string) string {
 	if len(s) > maxErrorText {
 		s = s[:maxErrorText] + "…"
@@ -114,13 +117,13 @@ func fromDetail(e *pb.Error) *sdk.Error {
 	}
 	return &sdk.Error{
 		Class:      class,
-		Kind:       sdk.Kind(e.Kind),
-		ID:         e.Id,
-		Reason:     sdk.Reason(e.Reason),
-		Feature:    sdk.Feature(e.Feature),
+		Kind:       sdk.Kind(shorten(e.Kind)),
+		ID:         shorten(e.Id),
+		Reason:     sdk.Reason(shorten(e.Reason)),
+		Feature:    sdk.Feature(shorten(e.Feature)),
 		Position:   sdk.Position(e.Position),
 		RetryAfter: max(retry, 0),
-		Message:    e.Message,
+		Message:    shorten(e.Message),
 	}
 }
 
@@ -144,6 +147,7 @@ func fromStatus(ctx context.Context, err error, gone bool) error {
 	if gone {
 		return errGone(err)
 	}
+	said := shorten(s.Message())
 	switch s.Code() {
 	case codes.DeadlineExceeded:
 		if _, ok := ctx.Deadline(); ok {
@@ -154,14 +158,14 @@ func fromStatus(ctx context.Context, err error, gone bool) error {
 		return errGone(err)
 	case codes.ResourceExhausted:
 		// gRPC itself says so of a message that is too large. That is not a want of room.
-		return &sdk.Error{Class: sdk.Internal, Message: "plugin: " + s.Message(), Cause: err}
+		return &sdk.Error{Class: sdk.Internal, Message: "plugin: " + said, Cause: err}
 	}
 	for _, c := range classes() {
 		if c.code == s.Code() {
-			return &sdk.Error{Class: c.class, Message: s.Message(), Cause: err}
+			return &sdk.Error{Class: c.class, Message: said, Cause: err}
 		}
 	}
-	return &sdk.Error{Class: sdk.Internal, Message: "plugin: " + s.Message(), Cause: err}
+	return &sdk.Error{Class: sdk.Internal, Message: "plugin: " + said, Cause: err}
 }
 
 // errGone says that the plugin went away under the call. What gRPC says to that is for programs: it is the cause, and no part of
