@@ -318,7 +318,7 @@ func TestForgetWithArtifacts(t *testing.T) {
 	if err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error { return tx.PutRun(ended) }); err != nil {
 		t.Fatal(err)
 	}
-	a, err := h.UploadDir(t.Context(), Upload{Name: "run/r/input/i", Owner: RunOwner("r", "")}, tree(t, map[string]string{"f": "x"}))
+	a, err := h.UploadDir(t.Context(), Upload{Name: "run/r/@input/i", Owner: RunOwner("r", "")}, tree(t, map[string]string{"f": "x"}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// inputName is the name of the artifact that is an input of a run and of nothing else.
-func (r *run) inputName(input string) string { return r.owner("input/" + input) }
+// inputName is the name of the artifact that is an input of a run and of nothing else, of no step called input either.
+func (r *run) inputName(input string) string { return r.owner("@input/" + input) }
 
 // RunInput is an input that a run has taken.
 type RunInput struct {

@@ -2,11 +2,14 @@ package host
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/slipway-run/slipway/host/stream"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -84,7 +87,7 @@ func TestInputsStay(t *testing.T) {
 	if err := h.expireArtifacts(t.Context(), late); err != nil {
 		t.Error(err)
 	}
-	if got := artifactNames(t, h); !slices.Equal(got, []string{"run/r/input/in", "shared"}) {
+	if got := artifactNames(t, h); !slices.Equal(got, []string{"run/r/@input/in", "shared"}) {
 		t.Errorf("late in the run there are %q", got)
 	}
 	if err := p.Signal(t.Context(), "USR1"); err != nil {
@@ -161,5 +164,39 @@ func TestInputsOfResumedRun(t *testing.T) {
 	}
 	if got := artifactNames(t, h); !slices.Equal(got, []string{"owned", "second"}) {
 		t.Errorf("after the run there are %q", got)
+	}
+}
+
+// TestStepCalledInput: what a step of that name makes is not the run's input of the same name.
+func TestStepCalledInput(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	out := filepath.Join(t.TempDir(), "out")
+	res, err := h.Run(testkit.Context(t), RunRequest{ID: "r", Inputs: map[string]string{"text": tree(t, map[string]string{"a": "brought"})},
+		Outputs: map[string]string{"text": out}, Job: parseJob(t, `
+job "j" {
+  input "text" {}
+  step "input" {
+    inputs  = { was = input.text }
+    outputs = ["text"]
+    run {
+      path = "sh"
+      args = ["-ec", "test $(cat was/a) = brought; printf made > text/a"]
+    }
+  }
+  step "again" {
+    inputs = { was = input.text, is = step.input.text }
+    run {
+      path = "sh"
+      args = ["-ec", "test $(cat was/a) = brought; test $(cat is/a) = made"]
+    }
+  }
+  output "text" { from = step.input.text }
+}`)})
+	if err != nil || !res.Succeeded() {
+		t.Fatalf("%s: %v", states(res), err)
+	}
+	if b, err := os.ReadFile(filepath.Join(out, "a")); err != nil || string(b) != "made" {
+		t.Errorf("the output is %q, %v", b, err)
 	}
 }

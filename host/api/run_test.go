@@ -246,7 +246,7 @@ func TestInputsOfRetriedRun(t *testing.T) {
 	write(t, filepath.Join(in, "f"), "mine")
 	started, done := s.run(t, inputs(t, "a", in, target))
 	<-started
-	if got := s.artifactNames(t); !slices.Equal(got, []string{left, "run/a/input/in"}) {
+	if got := s.artifactNames(t); !slices.Equal(got, []string{left, "run/a/@input/in"}) {
 		t.Errorf("under the run there are %q", got)
 	}
 	s.stop()
