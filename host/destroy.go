@@ -21,12 +21,16 @@ const destroyPatience = 2 * time.Second
 // Destroy kills what runs in the container and removes it with all its volumes, outputs that were not sealed too. Idempotent.
 // The record of what ran in it stays.
 func (c *Container) Destroy(ctx context.Context) error {
-	return c.h.destroyContainer(ctx, string(c.id), doom{volumes: true}, destroyPatience)
+	return c.h.destroyContainer(ctx, string(c.id), doom{volumes: true})
 }
 
-// destroyOnly destroys the container, of which something is still wanted: a worker that is away is waited for.
+// destroyOnly destroys the container, of which something is still wanted: a worker that is away, or cannot destroy it for a while, is waited for.
 func (c *Container) destroyOnly(ctx context.Context) error {
-	return c.h.destroyContainer(ctx, string(c.id), doom{}, c.worker.goneIn)
+	doomed, err := c.h.noteDoomed(ctx, string(c.id), doom{})
+	if err != nil {
+		return err
+	}
+	return c.h.awaitGoneThough(ctx, doomed.worker, c.worker.goneIn, doomed.things...)
 }
 
 // doom says what else is noted when a container is to be destroyed.
@@ -36,16 +40,21 @@ type doom struct {
 }
 
 // destroyContainer has a container destroyed, and waits for that. Of one that is over already, only the volumes are.
-func (h *Host) destroyContainer(ctx context.Context, id string, d doom, within time.Duration) error {
-	var doomed doomed
-	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
-		doomed, err = h.doomContainer(tx, id, d)
-		return err
-	})
+func (h *Host) destroyContainer(ctx context.Context, id string, d doom) error {
+	doomed, err := h.noteDoomed(ctx, id, d)
 	if err != nil {
 		return err
 	}
-	return h.awaitGone(ctx, doomed.worker, within, doomed.things...)
+	return h.awaitGone(ctx, doomed.worker, destroyPatience, doomed.things...)
+}
+
+// noteDoomed notes on disk that a container is to be destroyed.
+func (h *Host) noteDoomed(ctx context.Context, id string, d doom) (doomed doomed, err error) {
+	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
+		doomed, err = h.doomContainer(tx, id, d)
+		return err
+	})
+	return doomed, err
 }
 
 // doomed is what is to be destroyed on a worker.
@@ -118,7 +127,7 @@ func things(rows []store.Volume) []reap.Thing {
 func (c *Container) discard(ctx context.Context) {
 	ctx, cancel := c.h.cleanup(ctx)
 	defer cancel()
-	if err := c.h.destroyContainer(ctx, string(c.id), doom{volumes: true, disown: true}, destroyPatience); err != nil {
+	if err := c.h.destroyContainer(ctx, string(c.id), doom{volumes: true, disown: true}); err != nil {
 		c.h.log.Warn("a half-made container stays until its worker is back", "container", c.id, "worker", c.worker.name, "error", err)
 	}
 }

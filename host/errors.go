@@ -11,6 +11,9 @@ import (
 // ErrClosed says that the host was closed under a call. What runs goes on, and another host on the same state directory follows it.
 var ErrClosed = errors.New("the host is closed")
 
+// ErrEnded says that a process was to be ended that had ended by itself before.
+var ErrEnded = errors.New("the process has ended by itself")
+
 // LostError says that a process was started and that nothing can tell how it ended. It never means success, and never that
 // it may be run again without asking.
 type LostError struct {

@@ -53,7 +53,8 @@ func (p *Process) run(ctx context.Context) {
 // acknowledgement in it, or tells the last output.
 const lastWords = time.Second
 
-// containerOver has those who follow processes of a container that is over end, whatever its plugin makes of that.
+// containerOver has those who follow processes of a container that is over end, whatever its plugin makes of that. Who begins to follow later sees it in the
+// container's row.
 func (h *Host) containerOver(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,7 +65,7 @@ func (h *Host) containerOver(id string) {
 
 func (p *Process) followInto(ctx context.Context) Outcome {
 	var out *spool.Writer
-	err := untilFiles(ctx, p.tellPaused, func() (err error) {
+	err := untilStored(ctx, p.tellPaused, func() (err error) { // what was started is not given up for that
 		out, err = p.h.spool.Writer(p.id)
 		return err
 	})
@@ -87,6 +88,13 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 	pctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(p.over, stop)()
+	row, err := p.row(ctx)
+	if err != nil {
+		return Outcome{Err: err}
+	}
+	if row.State == lifecycle.ContainerDestroyed || row.State == lifecycle.ContainerLost {
+		time.AfterFunc(lastWords, p.endOver)
+	}
 	pctx = onSilence(pctx, func(_ string, why error) {
 		if why == nil {
 			p.tellResumed()
@@ -377,20 +385,25 @@ func (p *Process) tellResumed() {
 
 // Abort ends the process: a TERM, and its container's destruction once it has ended, the grace is over, or hurry has ended. It
 // returns when all that is done; the process's outcome then is its exit if that came in time, else an *AbortedError with
-// the reason.
+// the reason. If the process has ended by itself before, nothing is done and the error is [ErrEnded].
 func (p *Process) Abort(ctx, hurry context.Context, c *Container, reason error, grace time.Duration) error {
-	p.beginAbort(reason)
 	// Kept before anything is sent: an exit that comes of it is none of the step's own, after a restart too.
+	var row store.Process
 	err := p.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-		_, err := processLife.move(tx, p.id, lifecycle.Told, func(row *store.Process) error {
+		m, err := processLife.move(tx, p.id, lifecycle.Told, func(row *store.Process) error {
 			row.Reason = reason.Error()
 			return nil
 		})
+		row = m.row
 		return err
 	})
+	if err == nil && row.State == lifecycle.ProcessExited && row.Reason == "" {
+		return ErrEnded
+	}
 	if err != nil {
 		p.h.log.Error("the reason of an abort is not kept", "process", p.id, "error", err)
 	}
+	p.beginAbort(reason)
 	gctx, cancel := context.WithTimeout(hurry, grace)
 	defer cancel()
 	if err := p.Signal(gctx, sdk.TERM); err == nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,6 +69,31 @@ func TestDestroyedSideBySide(t *testing.T) {
 	}
 	if here.Load() != 2*inputs { // a copy and an original each
 		t.Errorf("%d calls, want %d", here.Load(), 2*inputs)
+	}
+}
+
+// TestRefusedDestroyLosesNoOutput: a worker that cannot destroy the container of a step that has ended well, for a while, does not cost its output.
+func TestRefusedDestroyLosesNoOutput(t *testing.T) {
+	t.Parallel()
+	rt := newMemory(t, "m")
+	o := &hooked{Runtime: rt, on: map[string]func(int, func() error) error{"destroy": func(n int, real func() error) error {
+		if n <= 3 {
+			return sdk.NewInternal(nil, "device or resource busy")
+		}
+		return real()
+	}}}
+	h := openHost(t, o, Options{}, "m")
+	out := filepath.Join(t.TempDir(), "out")
+	job := strings.ReplaceAll(outputJob, "exit 3", "exit 0")
+	res, err := h.Run(testkit.Context(t), RunRequest{Job: parseJob(t, job), Outputs: map[string]string{"o": out}})
+	if err != nil || !res.Succeeded() {
+		t.Fatalf("%s: %v", states(res), err)
+	}
+	if b, err := os.ReadFile(filepath.Join(out, "f")); err != nil || string(b) != "made\n" {
+		t.Errorf("the output: %q, %v", b, err)
+	}
+	if left := onWorker(t, rt, "m"); len(left) > 0 {
+		t.Errorf("left: %q", left)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slipway-run/slipway/host/reap"
@@ -13,7 +14,16 @@ import (
 // awaitGone waits until things of a worker are destroyed that were made owed just now. It ends with the errors of those that a try cannot destroy for another reason than that
 // the worker is away, and with a *WorkerGoneError once it has been away, or tries have found it so, for longer than within. What is owed still is
 // tried on.
-func (h *Host) awaitGone(ctx context.Context, worker string, within time.Duration, things ...reap.Thing) (err error) {
+func (h *Host) awaitGone(ctx context.Context, worker string, within time.Duration, things ...reap.Thing) error {
+	return h.await(ctx, worker, within, false, things)
+}
+
+// awaitGoneThough is awaitGone that does not end at a try that has failed for another reason either, before the time is over: something depends on it.
+func (h *Host) awaitGoneThough(ctx context.Context, worker string, within time.Duration, things ...reap.Thing) error {
+	return h.await(ctx, worker, within, true, things)
+}
+
+func (h *Host) await(ctx context.Context, worker string, within time.Duration, though bool, things []reap.Thing) (err error) {
 	if len(things) == 0 {
 		return nil
 	}
@@ -31,8 +41,17 @@ func (h *Host) awaitGone(ctx context.Context, worker string, within time.Duratio
 		}
 		left, changed := r.left(things)
 		things = left.owed
+		if though && (failing.IsZero() || time.Since(failing) < within) {
+			left.failed = slices.DeleteFunc(left.failed, func(f failure) bool {
+				if silent(f.err) { // that has been waited for
+					return false
+				}
+				things, left.away = append(things, f.thing), f.err
+				return true
+			})
+		}
 		if len(things) == 0 {
-			return errors.Join(left.failed...)
+			return errorsOf(left.failed)
 		}
 		gone, turned, dead := w.away()
 		if gone == nil && left.away != nil {
@@ -45,7 +64,7 @@ func (h *Host) awaitGone(ctx context.Context, worker string, within time.Duratio
 			dead = gone
 		}
 		if dead != nil {
-			return errors.Join(append(left.failed, fmt.Errorf("destroy %s on %s: %w", describe(things), worker, dead))...)
+			return errors.Join(errorsOf(left.failed), fmt.Errorf("destroy %s on %s: %w", describe(things), worker, dead))
 		}
 		heard.sign()
 		if err := pauseUntil(ctx, h.ctx, within, gone, changed, turned); err != nil {
@@ -76,8 +95,22 @@ func pauseUntil(ctx, closing context.Context, within time.Duration, gone *Worker
 // leftOver is what has become of things that somebody waits for.
 type leftOver struct {
 	owed   []reap.Thing // they may go still
-	failed []error      // of those that could not be destroyed
+	failed []failure    // of those that could not be destroyed
 	away   error        // the last try of one of those that are owed has found the worker away
+}
+
+// failure is why a thing could not be destroyed.
+type failure struct {
+	thing reap.Thing
+	err   error
+}
+
+func errorsOf(failed []failure) error {
+	errs := make([]error, len(failed))
+	for i, f := range failed {
+		errs[i] = f.err
+	}
+	return errors.Join(errs...)
 }
 
 // left tells what has become of things since somebody asked for them last, and gives what tells of the next change.
@@ -93,7 +126,7 @@ func (r *reconciler) left(things []reap.Thing) (left leftOver, changed <-chan st
 		case errors.Is(d.err, sdk.Unavailable) && !silent(d.err):
 			left.owed, left.away = append(left.owed, t), d.err
 		default:
-			left.failed = append(left.failed, fmt.Errorf("destroy %s %s on %s: %w", by.Kind, by.ID, r.worker, d.err))
+			left.failed = append(left.failed, failure{t, fmt.Errorf("destroy %s %s on %s: %w", by.Kind, by.ID, r.worker, d.err)})
 		}
 	}
 	return left, r.changed

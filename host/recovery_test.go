@@ -2,12 +2,17 @@ package host
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
+	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -49,6 +54,58 @@ func TestRetryAfterIsBounded(t *testing.T) {
 	ctx := testkit.Context(t)
 	if _, err := p.Wait(ctx); err != nil {
 		t.Errorf("nothing is seen of a process that has ended: %v", err)
+	}
+}
+
+// A plugin's RetryAfter of a nanosecond does not have it called without a pause, nor ever as often.
+func TestRetryAfterHasAFloor(t *testing.T) {
+	var b, plain backoff
+	for range 10 {
+		want := plain.after(nil)
+		if got := b.after(&sdk.Error{Class: sdk.Unavailable, RetryAfter: 1}); got != want {
+			t.Errorf("a pause of %v, want %v", got, want)
+		}
+	}
+}
+
+// TestFollowOfWhatIsOver: a process that is followed only when its container is over already is at its end, whatever its plugin tells.
+func TestFollowOfWhatIsOver(t *testing.T) {
+	t.Parallel()
+	rt, dir := newMemory(t, "m"), t.TempDir()
+	h := openHost(t, rt, Options{StateDir: dir}, "m")
+	p := script(t, h, "owner", "echo runs; sleep 100000")
+	awaitText(t, p, "runs")
+	err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error {
+		row, err := tx.Container(string(p.container))
+		if err != nil {
+			return err
+		}
+		row.State = lifecycle.ContainerDestroyed
+		return tx.PutContainer(row)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeTestHost(t, h)
+	h = openHost(t, rt, Options{StateDir: dir}, "m")
+	var row store.Process
+	err = h.store.View(t.Context(), func(tx *store.Tx) (err error) {
+		row, err = tx.Process(p.id)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := h.worker("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	late, err := h.attach(row, "owner", w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := say(waitOutcome(t, late)); got != "aborted: "+containerDestroyed {
+		t.Errorf("outcome %q", got)
 	}
 }
 
@@ -124,5 +181,38 @@ func TestReaperGoesOn(t *testing.T) {
 	}
 	if v := verdictOf(t, report, "c-a"); v.Err == nil || v.Action != ReapDestroy {
 		t.Errorf("what cannot be destroyed: %+v", v)
+	}
+}
+
+// TestPlaceOfWhatIsBeingDestroyed: a container that is still to be destroyed takes its place on the worker also for the next host.
+func TestPlaceOfWhatIsBeingDestroyed(t *testing.T) {
+	t.Parallel()
+	var stuck atomic.Bool
+	stuck.Store(true)
+	o := &hooked{Runtime: newMemory(t, "m"), hook: func(_ context.Context, call, _ string, _ int, real func() error) error {
+		if call == "destroy" && stuck.Load() {
+			return sdk.NewInternal(nil, "device or resource busy")
+		}
+		return real()
+	}}
+	cfg, dir := testConfig("m"), t.TempDir()
+	cfg.Workers[0].Limits.Containers = 1
+	opts := Options{Runtimes: map[string]sdk.Runtime{"memory": o}, StateDir: dir}
+	h := openConfig(t, cfg, opts)
+	one, err := h.Container(t.Context(), "one", ContainerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := one.Destroy(t.Context()); !errors.Is(err, sdk.Internal) {
+		t.Fatal(err)
+	}
+	closeTestHost(t, h)
+	h = openConfig(t, cfg, opts)
+	if _, err := h.Container(t.Context(), "two", ContainerRequest{WaitLimit: -1}); !errors.As(err, new(*pool.FullError)) {
+		t.Errorf("a second container on a worker for one: %v", err)
+	}
+	stuck.Store(false)
+	if _, err := h.Container(testkit.Context(t), "three", ContainerRequest{}); err != nil {
+		t.Error(err)
 	}
 }

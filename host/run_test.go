@@ -14,6 +14,7 @@ import (
 
 	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
@@ -275,6 +276,45 @@ job "endless" {
 			}
 			checkEmpty(t, h)
 		})
+	}
+}
+
+// TestTimeoutAfterTheEnd: a timeout that passes once the end is stored, while the plugin still has the stream open, is none.
+func TestTimeoutAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	o := &hooked{Runtime: newMemory(t, "m"), hook: func(ctx context.Context, call, _ string, _ int, real func() error) error {
+		err := real()
+		if call == "follow" {
+			<-ctx.Done()
+		}
+		return err
+	}}
+	h := openHost(t, o, Options{}, "m")
+	req := RunRequest{Job: parseJob(t, `
+job "quick" {
+  step "s" {
+    timeout = "1ms"
+    run {
+      path = "true"
+    }
+  }
+}`)}
+	req.Events = func(e Event) {
+		if e.Kind != EventStarted {
+			return
+		}
+		testkit.Until(t, "its end is stored", func() bool { // its timeout counts from when this returns
+			var row store.Process
+			err := h.store.View(t.Context(), func(tx *store.Tx) (err error) {
+				row, err = tx.Process(e.Process.ID())
+				return err
+			})
+			return err == nil && row.State == lifecycle.ProcessExited
+		})
+	}
+	res, err := h.Run(testkit.Context(t), req)
+	if err != nil || !res.Succeeded() {
+		t.Fatalf("%s: %v", states(res), err)
 	}
 }
 

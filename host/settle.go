@@ -16,11 +16,14 @@ import (
 // loadLeases tells placement what the state directory says of containers, and names the workers that have any.
 func (h *Host) loadLeases(ctx context.Context) (known []string, err error) {
 	err = h.store.View(ctx, func(tx *store.Tx) error {
-		containers, err := tx.Containers(store.ContainerFilter{States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady}})
+		containers, err := tx.Containers(store.ContainerFilter{States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady, lifecycle.ContainerDestroying}})
 		if err != nil {
 			return err
 		}
 		for _, c := range containers {
+			if !leased(c) {
+				continue
+			}
 			known = append(known, c.Worker)
 			var r containerRecord
 			if err := json.Unmarshal(c.Spec, &r); err != nil {
@@ -168,7 +171,9 @@ func (h *Host) adopt(ctx context.Context, w *worker, conn sdk.Worker) error {
 	listed := make(map[sdk.ContainerID]sdk.ContainerInfo)
 	if slices.ContainsFunc(containers, func(c store.Container) bool { return c.State == lifecycle.ContainerCreating }) {
 		ours := sdk.Filter{Labels: map[string]string{sdk.LabelInstallation: h.Installation()}}
-		err := conn.ListContainers(ctx, ours, func(i sdk.ContainerInfo) error {
+		lctx, cancel := context.WithTimeout(ctx, lookTime) // whoever hangs here is away, and asked again
+		defer cancel()
+		err := conn.ListContainers(lctx, ours, func(i sdk.ContainerInfo) error {
 			listed[i.ID] = i
 			return nil
 		})

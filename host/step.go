@@ -262,8 +262,12 @@ func (r *run) await(ctx context.Context, c *Container, p *Process, timeout time.
 	case <-ctx.Done():
 		why = errInterrupted
 	}
-	if why != nil {
-		r.abort(ctx, c, p, why)
+	if why != nil && errors.Is(r.abort(ctx, c, p, why), ErrEnded) { // its end is stored and counts; following it ends soon
+		ctx, cancel := r.h.cleanup(ctx)
+		defer cancel()
+		if _, err := p.Wait(ctx); err == nil {
+			why = nil
+		}
 	}
 	// Abort has waited for as long as it may: a process that is still followed then is on a worker that is away.
 	select {
@@ -275,7 +279,7 @@ func (r *run) await(ctx context.Context, c *Container, p *Process, timeout time.
 	}
 }
 
-func (r *run) abort(ctx context.Context, c *Container, p *Process, why error) {
+func (r *run) abort(ctx context.Context, c *Container, p *Process, why error) error {
 	ctx, cancel := r.h.undoing(ctx, r.req.Grace+cleanupTime)
 	defer cancel()
 	hurry, stop := context.WithCancel(ctx)
@@ -293,9 +297,11 @@ func (r *run) abort(ctx context.Context, c *Container, p *Process, why error) {
 			}
 		}()
 	}
-	if err := p.Abort(ctx, hurry, c, why, r.req.Grace); err != nil {
+	err := p.Abort(ctx, hurry, c, why, r.req.Grace)
+	if err != nil && !errors.Is(err, ErrEnded) {
 		r.h.log.Warn("aborting a step left something behind", "owner", c.owner, "error", err)
 	}
+	return err
 }
 
 func (r *run) destroy(ctx context.Context, c *Container) {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/spool"
@@ -73,6 +74,8 @@ func TestToldExit(t *testing.T) {
 		"0 for no reason":             {[]sdk.Exit{{}}, StepSucceeded, 0},
 		"255":                         {[]sdk.Exit{ended(255)}, StepFailed, 255},
 		"killed":                      {[]sdk.Exit{signalled(137, sdk.KILL)}, StepFailed, 137},
+		"0 with a book":               {[]sdk.Exit{{Reason: sdk.ExitExited, Message: strings.Repeat("and so on ", 100_000)}}, StepSucceeded, 0},
+		"0 in the year 12000":         {[]sdk.Exit{{Reason: sdk.ExitExited, EndedAt: time.Date(12000, 1, 1, 0, 0, 0, 0, time.UTC)}}, StepSucceeded, 0},
 	} {
 		for _, wire := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", over the wire"}[wire], func(t *testing.T) {

@@ -87,18 +87,48 @@ func FilesExhausted(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// errFiles is why something waits that would have failed so.
-var errFiles = errors.New("too many files are open: it goes on when others are closed; let slipway open more (ulimit -n), or run fewer steps at a time (--parallel)")
+// errFiles and errRoom are why something waits that would have failed so.
+var (
+	errFiles = errors.New("too many files are open: it goes on when others are closed; let slipway open more (ulimit -n), or run fewer steps at a time (--parallel)")
+	errRoom  = errors.New("the disk of the state directory is full: it goes on when there is room")
+)
 
 // untilFiles does something again for as long as it fails for want of files, and has waits told so before each time. The error is that of the last time once ctx has ended.
 func untilFiles(ctx context.Context, waits func(error), do func() error) error {
+	return until(ctx, waits, do, func(err error) error {
+		if FilesExhausted(err) {
+			return errFiles
+		}
+		return nil
+	})
+}
+
+// untilStored is untilFiles for what makes files itself, and so waits for room on the disk, too.
+func untilStored(ctx context.Context, waits func(error), do func() error) error {
+	return until(ctx, waits, do, func(err error) error {
+		switch {
+		case FilesExhausted(err):
+			return errFiles
+		case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+			return errRoom
+		}
+		return nil
+	})
+}
+
+// until does something again for as long as passing gives a reason to wait for its error.
+func until(ctx context.Context, waits func(error), do func() error, passing func(error) error) error {
 	var b backoff
 	for {
 		err := do()
-		if err == nil || !FilesExhausted(err) {
+		if err == nil {
+			return nil
+		}
+		why := passing(err)
+		if why == nil {
 			return err
 		}
-		waits(errFiles)
+		waits(why)
 		select {
 		case <-time.After(b.after(nil)):
 		case <-ctx.Done():

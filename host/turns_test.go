@@ -98,3 +98,23 @@ func TestWaitsForFiles(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestWaitsForRoom: what makes files waits for room on the disk as for files, and nothing else does.
+func TestWaitsForRoom(t *testing.T) {
+	full := &fs.PathError{Op: "open", Path: "x", Err: syscall.ENOSPC}
+	for _, passing := range []error{full, &fs.PathError{Op: "open", Path: "x", Err: syscall.EDQUOT}, syscall.EMFILE} {
+		waited, tries := 0, 0
+		err := untilStored(t.Context(), func(error) { waited++ }, func() error {
+			if tries++; tries < 3 {
+				return passing
+			}
+			return nil
+		})
+		if err != nil || waited != 2 {
+			t.Errorf("%v: waited %d times, then %v", passing, waited, err)
+		}
+	}
+	if err := untilFiles(t.Context(), func(error) { t.Error("it waits") }, func() error { return full }); err != full {
+		t.Error(err)
+	}
+}

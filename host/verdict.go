@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
@@ -95,7 +96,7 @@ type toldExit struct {
 // defect, which is for the log.
 func (t *toldExit) admit(e sdk.Exit) (_ sdk.Exit, defect, err error) {
 	if !t.any {
-		t.any, t.exit = true, e
+		t.any, t.exit = true, keepable(e)
 	}
 	if e.Code != t.exit.Code || e.Signal != t.exit.Signal || e.Reason != t.exit.Reason {
 		defect = fmt.Errorf("it has told that a process ended with code %d, signal %.20q, reason %.20q, and then with code %d, signal %.20q, reason %.20q: the first counts",
@@ -105,6 +106,22 @@ func (t *toldExit) admit(e sdk.Exit) (_ sdk.Exit, defect, err error) {
 		return sdk.Exit{}, defect, badExitError{err}
 	}
 	return t.exit, defect, nil
+}
+
+// maxExitMessage is how much is kept of what a runtime says of an end.
+const maxExitMessage = 4 << 10
+
+// keepable is an exit without what is for display only and cannot be stored: whatever its plugin makes of that, the end itself counts.
+func keepable(e sdk.Exit) sdk.Exit {
+	if len(e.Message) > maxExitMessage {
+		e.Message = strings.ToValidUTF8(e.Message[:maxExitMessage], "") + "..."
+	}
+	for _, at := range []*time.Time{&e.StartedAt, &e.EndedAt} {
+		if y := at.UTC().Year(); y < 0 || y > 9999 { // JSON has none of them
+			*at = time.Time{}
+		}
+	}
+	return e
 }
 
 // localError marks a failure on this machine while following: the worker has no part in it.

@@ -107,14 +107,14 @@ func (w *worker) failed(conn sdk.Worker, err error) {
 // backoff spaces the repetitions of a call.
 type backoff struct{ next time.Duration }
 
-// after is the time before the next repetition: as long as err says, else a little longer each time.
+// after is the time before the next repetition: a little longer each time, and longer still if err says so.
 func (b *backoff) after(err error) time.Duration { return b.within(statusEvery, err) }
 
 // within is after for a time of at most so long.
 func (b *backoff) within(most time.Duration, err error) time.Duration {
 	b.next = min(max(2*b.next, probeFirst), most)
-	if e, ok := errors.AsType[*sdk.Error](err); ok && e.RetryAfter > 0 {
-		return min(e.RetryAfter, most) // a plugin's hint, not its command
+	if e, ok := errors.AsType[*sdk.Error](err); ok { // a plugin's hint, not its command: neither for ever nor without a pause
+		return min(max(e.RetryAfter, b.next), most)
 	}
 	return b.next
 }

@@ -161,7 +161,7 @@ func (h *Host) drainOnce(ctx context.Context, w *worker, moved *Drain) (done boo
 
 // giveUpKept destroys a container that people could look at, and what is in it.
 func (h *Host) giveUpKept(ctx context.Context, row store.Container) error {
-	if err := h.destroyContainer(ctx, row.ID, doom{volumes: true}, destroyPatience); err != nil {
+	if err := h.destroyContainer(ctx, row.ID, doom{volumes: true}); err != nil {
 		return fmt.Errorf("container of %s, which has failed: %w", row.Owner, err)
 	}
 	return nil
