@@ -107,7 +107,7 @@ func TestTerminal(t *testing.T) {
 			t.Errorf("%q does not fit into 60 columns", line)
 		}
 	}
-	if !strings.Contains(strings.ReplaceAll(text, "\n    ", ""), "/no/where/slipway-garden (not there); install it there") {
+	if !strings.Contains(strings.ReplaceAll(text, "\n    ", " "), "/no/where/slipway-garden (not there); install it there") {
 		t.Errorf("the message was changed by breaking it: %q", text)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/hashicorp/hcl/v2"
 
@@ -98,7 +99,7 @@ func separate(err error) []error {
 	return out
 }
 
-// wrap breaks lines at spaces so that they fit, and indents what it breaks off. A width of 0 breaks nothing.
+// wrap breaks lines at spaces so that they fit, and indents what it breaks off; the spaces there are gone. A width of 0 breaks nothing.
 func wrap(text string, width int) string {
 	if width == 0 {
 		return text
@@ -110,14 +111,16 @@ func wrap(text string, width int) string {
 			b.WriteByte('\n')
 		}
 		column := 0
+		gap := "" // before the next word
 		for j, word := range strings.SplitAfter(line, " ") {
-			n := len([]rune(word))
-			if j > 0 && column+len(strings.TrimRight(word, " ")) > width {
-				b.WriteString("\n" + indent)
-				column = len(indent)
+			text := strings.TrimRight(word, " ")
+			if j > 0 && column+len(gap)+utf8.RuneCountInString(text) > width {
+				gap = "\n" + indent
+				column = -1 // the end of the line has no width
 			}
-			b.WriteString(word)
-			column += n
+			b.WriteString(gap + text)
+			column += len(gap) + utf8.RuneCountInString(text)
+			gap = word[len(text):]
 		}
 	}
 	return b.String()
