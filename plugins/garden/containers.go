@@ -4,6 +4,7 @@ import (
 	"context"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"code.cloudfoundry.org/garden"
@@ -13,13 +14,15 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// The properties that containers have beside their labels, in which there is no colon.
+// The properties that containers have beside their labels, in which there is no colon. Servers are never asked for containers by one of them: Concourse's
+// containerd backend fails at a name with a colon.
 const (
 	propID     = "slipway:id"
 	propToken  = "slipway:token"
 	propLabels = "slipway:labels" // their keys
 	propDir    = "slipway:dir"
 	propMounts = "slipway:mounts" // how many it has
+	propWrites = "slipway:writes" // the volumes that it can write
 	propReady  = "slipway:ready"  // it was made whole
 	propMade   = "slipway:made"   // the same, of the volume that has its shim
 	propProbe  = "slipway:probe"  // it is the plugin's own, and when it was made, in seconds since 1970
@@ -31,15 +34,13 @@ const (
 	no  = "0"
 )
 
-// writesProperty is on each container that can write the volume.
-func writesProperty(id sdk.VolumeID) string { return "slipway:writes:" + string(id) }
-
 // facts is what is known of a container.
 type facts struct {
 	token  sdk.Token
 	labels map[string]string
 	dir    string
 	mounts int
+	writes []string
 	ready  bool
 }
 
@@ -60,6 +61,7 @@ func (w *worker) facts(ctx context.Context, id sdk.ContainerID) (facts, error) {
 	}
 	f = facts{token: sdk.Token(p[propToken]), dir: p[propDir], ready: p[propReady] == yes, labels: make(map[string]string)}
 	f.mounts, _ = strconv.Atoi(p[propMounts])
+	f.writes = strings.Split(p[propWrites], ",")
 	for k := range strings.SplitSeq(p[propLabels], ",") { // servers have properties of their own
 		if v, ok := p[k]; ok {
 			f.labels[k] = v
@@ -94,42 +96,22 @@ func (w *worker) ListContainers(ctx context.Context, filter sdk.Filter, emit fun
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	wanted := make(garden.Properties, len(filter.Labels)+1)
-	for k, v := range filter.Labels {
-		wanted[k] = v
-	}
-	if filter.ID != "" {
-		wanted[propID] = filter.ID
-	}
 	// The volumes come first: a container that is made meanwhile is then only in the other list, and one that is destroyed in neither.
 	volumes, err := w.store.Owned(ctx, filter.Labels)
 	if err != nil {
 		return err
 	}
-	handles, err := w.garden.List(ctx, wanted)
+	all, err := w.ours(ctx, filter)
 	if err != nil {
 		return err
 	}
-	infos := make([]sdk.ContainerInfo, len(handles))
-	g, each := errgroup.WithContext(ctx)
-	g.SetLimit(listAtOnce)
-	for i, handle := range handles {
-		id := sdk.ContainerID(handle)
-		g.Go(func() error {
-			f, err := w.facts(each, id)
-			if sdk.IsNotFound(err, sdk.KindContainer) {
-				return nil // gone meanwhile, or not ours
-			}
-			state := sdk.ContainerCreating
-			if f.ready {
-				state = sdk.ContainerReady
-			}
-			infos[i] = sdk.ContainerInfo{ID: id, Token: f.token, Labels: f.labels, State: state}
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return err
+	var infos []sdk.ContainerInfo
+	for id, f := range all {
+		state := sdk.ContainerCreating
+		if f.ready {
+			state = sdk.ContainerReady
+		}
+		infos = append(infos, sdk.ContainerInfo{ID: id, Token: f.token, Labels: f.labels, State: state})
 	}
 	listed := make(map[sdk.ContainerID]bool, len(infos))
 	for _, info := range infos {
@@ -140,7 +122,7 @@ func (w *worker) ListContainers(ctx context.Context, filter sdk.Filter, emit fun
 		return err
 	}
 	for _, info := range append(infos, gone...) {
-		if info.ID == "" || !filter.Match(string(info.ID), info.Labels) {
+		if !filter.Match(string(info.ID), info.Labels) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -151,6 +133,48 @@ func (w *worker) ListContainers(ctx context.Context, filter sdk.Filter, emit fun
 		}
 	}
 	return ctx.Err()
+}
+
+// ours gives the facts of the plugin's containers that the server has, of all that pass the filter at least.
+func (w *worker) ours(ctx context.Context, filter sdk.Filter) (map[sdk.ContainerID]facts, error) {
+	wanted := make(garden.Properties)
+	for k, v := range filter.Labels {
+		if askable(k) && askable(v) {
+			wanted[k] = v
+		}
+	}
+	handles, err := w.garden.List(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	var mu sync.Mutex
+	all := make(map[sdk.ContainerID]facts, len(handles))
+	g, each := errgroup.WithContext(ctx)
+	g.SetLimit(listAtOnce)
+	for _, handle := range handles {
+		id := sdk.ContainerID(handle)
+		if filter.ID != "" && handle != filter.ID {
+			continue
+		}
+		g.Go(func() error {
+			f, err := w.facts(each, id)
+			if sdk.IsNotFound(err, sdk.KindContainer) {
+				return nil // gone meanwhile, or not ours
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all[id] = f
+			return err
+		})
+	}
+	return all, g.Wait()
+}
+
+// askable tells whether any server takes a name, or a value, in what it is asked to list. Concourse's containerd backend puts them into a filter as they are.
+func askable(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r != '_' && r != '.' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
 }
 
 // goneAmong tells of containers that have left nothing but their volumes: what somebody else destroyed, and what a plugin that was killed had begun.

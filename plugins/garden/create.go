@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"code.cloudfoundry.org/garden"
 	"golang.org/x/sync/errgroup"
@@ -172,7 +173,7 @@ func (w *worker) create(ctx context.Context, spec sdk.ContainerSpec, a *abilitie
 	if err := w.garden.SetProperty(ctx, string(spec.ID), propReady, yes); err != nil {
 		return err
 	}
-	w.know(spec.ID, facts{token: spec.Token, labels: maps.Clone(spec.Labels), dir: spec.Dir, mounts: len(spec.Mounts), ready: true})
+	w.know(spec.ID, facts{token: spec.Token, labels: maps.Clone(spec.Labels), dir: spec.Dir, mounts: len(spec.Mounts), writes: writes(spec), ready: true})
 	return nil
 }
 
@@ -229,12 +230,17 @@ func (w *worker) ownVolumes(ctx context.Context, spec sdk.ContainerSpec, shared 
 	return own, g.Wait()
 }
 
+// noGrace is for how long the server keeps a container that nobody asks it about: for as long as there may be one. Without, it is what the server's operator
+// has set, and a host that is away for longer would find its containers destroyed.
+const noGrace = 10 * 365 * 24 * time.Hour
+
 // gardenSpec is the container in Garden's words.
 func (w *worker) gardenSpec(spec sdk.ContainerSpec, own owned) garden.ContainerSpec {
 	s := garden.ContainerSpec{
 		Handle:     string(spec.ID),
 		Privileged: spec.Privileged,
 		RootFSPath: own.root.uri,
+		GraceTime:  noGrace,
 		Properties: garden.Properties(maps.Clone(spec.Labels)),
 		BindMounts: []garden.BindMount{
 			{SrcPath: own.slipway.Path + "/bin", DstPath: binPath, Mode: garden.BindMountModeRO},
@@ -245,14 +251,13 @@ func (w *worker) gardenSpec(spec sdk.ContainerSpec, own owned) garden.ContainerS
 	if s.Properties == nil {
 		s.Properties = make(garden.Properties)
 	}
-	s.Properties[propMounts] = strconv.Itoa(len(spec.Mounts))
+	s.Properties[propMounts], s.Properties[propWrites] = strconv.Itoa(len(spec.Mounts)), strings.Join(writes(spec), ",")
 	s.Properties[propLabels] = strings.Join(slices.Sorted(maps.Keys(spec.Labels)), ",")
 	s.Properties[propID], s.Properties[propToken], s.Properties[propDir] = string(spec.ID), string(spec.Token), spec.Dir
 	for i, m := range spec.Mounts {
 		mode := garden.BindMountModeRO
 		if !m.ReadOnly {
 			mode = garden.BindMountModeRW
-			s.Properties[writesProperty(m.Volume)] = yes
 		}
 		s.BindMounts = append(s.BindMounts, garden.BindMount{SrcPath: own.mounts[i], DstPath: m.Path, Mode: mode})
 	}
@@ -264,6 +269,16 @@ func (w *worker) gardenSpec(spec sdk.ContainerSpec, own owned) garden.ContainerS
 		s.NetOut = w.config.netOut()
 	}
 	return s
+}
+
+// writes names the volumes that a container can write.
+func writes(spec sdk.ContainerSpec) (all []string) {
+	for _, m := range spec.Mounts {
+		if !m.ReadOnly {
+			all = append(all, string(m.Volume))
+		}
+	}
+	return all
 }
 
 // limits adds to what is asked, or to the operator's default, what the shim takes.

@@ -6,8 +6,6 @@ import (
 	"io"
 	"slices"
 
-	"code.cloudfoundry.org/garden"
-
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -28,25 +26,31 @@ func (w *worker) CreateVolume(ctx context.Context, spec sdk.VolumeSpec) error {
 // SealVolume has every container that can write the volume start nothing more, for good.
 func (w *worker) SealVolume(ctx context.Context, id sdk.VolumeID) error {
 	return w.store.SealVolume(ctx, id, func(ctx context.Context) error {
-		writers, err := w.garden.List(ctx, garden.Properties{writesProperty(id): yes})
+		all, err := w.ours(ctx, sdk.Filter{})
 		if err != nil {
 			return err
 		}
-		inUse := func(container string) error {
+		var writers []sdk.ContainerID
+		for container, f := range all {
+			if slices.Contains(f.writes, string(id)) {
+				writers = append(writers, container)
+			}
+		}
+		inUse := func(container sdk.ContainerID) error {
 			return sdk.NewFailedPrecondition(sdk.ReasonInUse, sdk.KindVolume, string(id),
 				"volume %q: a process lives in container %q, which can write it; end it before sealing", id, container)
 		}
 		// With one of many busy nothing is sealed, and then the others shall still take processes. What starts from here on is too late to be spared.
 		if len(writers) > 1 {
 			for _, container := range writers {
-				all, err := w.Driver.ListProcesses(ctx, sdk.ContainerID(container))
+				all, err := w.Driver.ListProcesses(ctx, container)
 				if err == nil && slices.ContainsFunc(all, func(p sdk.ProcessInfo) bool { return p.State == sdk.ProcessRunning }) {
 					return inUse(container)
 				}
 			}
 		}
 		for _, container := range writers {
-			err := w.Quiesce(ctx, sdk.ContainerID(container))
+			err := w.Quiesce(ctx, container)
 			switch {
 			case errors.Is(err, sdk.ReasonInUse):
 				return inUse(container)

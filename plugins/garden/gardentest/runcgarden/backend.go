@@ -150,8 +150,14 @@ func (b *backend) lookup(handle string) (*container, error) {
 	return nil, garden.ContainerNotFoundError{Handle: handle}
 }
 
-// Containers gives those that have all of the properties, by handle.
+// Containers gives those that have all of the properties, by handle. It takes no other names and values than Concourse's containerd backend, which makes a filter of
+// them that is then parsed.
 func (b *backend) Containers(wanted garden.Properties) ([]garden.Container, error) {
+	for name, value := range wanted {
+		if !plain(name) || !plain(value) {
+			return nil, fmt.Errorf("parse filter labels.%s.0==%s: what it is of is no name", name, value)
+		}
+	}
 	b.mu.Lock()
 	all := make([]*container, 0, len(b.containers))
 	for _, c := range b.containers {
@@ -166,6 +172,12 @@ func (b *backend) Containers(wanted garden.Properties) ([]garden.Container, erro
 		}
 	}
 	return some, nil
+}
+
+func plain(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(r rune) bool {
+		return r != '_' && r != '.' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	})
 }
 
 // Destroy kills what runs in a container and takes it away. After an error it is there still.

@@ -83,19 +83,27 @@ func (s *Store) makeFrom(ctx context.Context, m making, parent string) (Volume, 
 		if v.State != sdk.VolumeSealed {
 			return Volume{}, sdk.NewFailedPrecondition(sdk.ReasonNotSealed, sdk.KindVolume, parent, "volume %q cannot be cloned before it is sealed", parent)
 		}
-		m.strategy = copyOf(parent)
+		m.strategy = cloneOf(v)
 	}
 	v, err := s.make(ctx, m)
 	if err != nil {
 		return Volume{}, s.whyNotMade(ctx, m, parent, err)
 	}
-	switch m.strategy.(type) {
-	case baggageclaim.EmptyStrategy:
-		s.memo.put(v.ID, &links{})
-	case copyOf:
+	if parent != "" {
 		s.memo.clone(v.ID, parent)
+	} else if (m.strategy == baggageclaim.EmptyStrategy{}) {
+		s.memo.put(v.ID, &links{})
 	}
 	return v, nil
+}
+
+// cloneOf is how a volume is cloned. A server with the overlay driver copies, when it is started anew, the files that a clone has changed over those of the
+// clone's own clones, whatever they had made of them. So there are none: what is cloned of a clone is a copy.
+func cloneOf(v Volume) baggageclaim.Strategy {
+	if v.parent == "" {
+		return copyOf(v.ID)
+	}
+	return baggageclaim.ImportStrategy{Path: v.Path}
 }
 
 // whyNotMade finds out what the server does not say: whether the request could not be fulfilled or the disk is full.
@@ -120,7 +128,7 @@ func (s *Store) whyNotMade(ctx context.Context, m making, parent string, err err
 	if err := s.tryRoom(ctx); err != nil {
 		return err
 	}
-	if i, ok := m.strategy.(baggageclaim.ImportStrategy); ok {
+	if i, ok := m.strategy.(baggageclaim.ImportStrategy); ok && parent == "" {
 		return sdk.NewInvalid(sdk.ReasonSpec, "volume %q: the path to import %q is not there on the server, or is neither a directory nor a gzipped tar archive (%v)",
 			m.handle, i.Path, refusal.error)
 	}

@@ -44,6 +44,7 @@ func everything(t *testing.T, driver string) {
 		b.sub("base", testBase)
 	})
 	b.sub("features", testFeatures)
+	b.sub("restarted", testRestarted)
 	b.sub("left", func(b bench) {
 		for _, v := range b.servers.Volumes(t) {
 			if v != marker && !bytes.HasPrefix([]byte(v), []byte("slipway.base.")) {
@@ -242,6 +243,36 @@ func testClones(b bench) {
 		b.ok(b.s.SealVolume(b.ctx, id, nil))
 	}
 	b.wantTree(b.tree(id, ""), append(content, file("a", "x"), file("b", "x"), file("c", "x"), file("d", "x"), file("e", "x"))...)
+}
+
+// testRestarted: a server that is started anew leaves each volume of a chain of clones as it was.
+func testRestarted(b bench) {
+	change := func(id sdk.VolumeID, to string) sdk.VolumeID {
+		b.Helper()
+		b.ok(b.s.StreamIn(b.ctx, id, sdk.StreamIn{}, bytes.NewReader(pack(file("f", to), file("only-"+to, "x")))))
+		b.ok(b.s.SealVolume(b.ctx, id, nil))
+		return id
+	}
+	var chain []sdk.VolumeID
+	names := []string{"first", "second", "third", "fourth"}
+	for i, name := range names {
+		if i == 0 {
+			chain = append(chain, change(b.volume(), name))
+			continue
+		}
+		chain = append(chain, change(b.volume(clone(chain[i-1])), name))
+	}
+	b.servers.StopBaggageclaim(b)
+	b.servers.StartBaggageclaim(b)
+	for i, id := range chain {
+		tree := b.tree(id, "")
+		if got := tree["f"].data; got != names[i] {
+			b.Errorf("the %s volume has what is the %s's", names[i], got)
+		}
+		if len(tree) != i+3 { // the root, f, and what each has added
+			b.Errorf("the %s volume has %d files", names[i], len(tree))
+		}
+	}
 }
 
 func testOwners(b bench) {
