@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/reap"
@@ -80,7 +81,9 @@ func (l life[T]) move(tx *store.Tx, id string, e lifecycle.Event, change func(*T
 // moveContainer is move of a container. Its lease ends with it.
 func (h *Host) moveContainer(tx *store.Tx, id string, e lifecycle.Event, change func(*store.Container) error) (moved[store.Container], error) {
 	m, err := containerLife.move(tx, id, e, func(row *store.Container) error {
-		row.UpdatedAt = h.clock.wall()
+		if e != lifecycle.Doomed || row.State != lifecycle.ContainerDestroying { // else it tells since when that is to be
+			row.UpdatedAt = h.clock.wall()
+		}
 		if change == nil {
 			return nil
 		}
@@ -95,15 +98,15 @@ func (h *Host) moveContainer(tx *store.Tx, id string, e lifecycle.Event, change 
 	if m.row.State == lifecycle.None || m.row.State == lifecycle.ContainerDestroyed || m.row.State == lifecycle.ContainerLost {
 		tx.Committed(func() { h.containerOver(id) })
 	}
-	h.owes(tx, m.row.Worker, containerThing(id), m.was.State == lifecycle.ContainerDestroying, m.row.State == lifecycle.ContainerDestroying)
+	h.owes(tx, m.row.Worker, containerThing(id), m.row.UpdatedAt, m.was.State == lifecycle.ContainerDestroying, m.row.State == lifecycle.ContainerDestroying)
 	return m, nil
 }
 
 // owes has the reconciler told, once the change is stored, that a thing is to be destroyed, or that it is not any more.
-func (h *Host) owes(tx *store.Tx, worker string, t reap.Thing, was, is bool) {
+func (h *Host) owes(tx *store.Tx, worker string, t reap.Thing, since time.Time, was, is bool) {
 	switch {
 	case is:
-		tx.Committed(func() { h.owe(worker, h.clock.wall(), t) })
+		tx.Committed(func() { h.owe(worker, since, t) })
 	case was:
 		tx.Committed(func() { h.settled(worker, t) })
 	}
@@ -116,14 +119,22 @@ func leased(c store.Container) bool {
 
 // moveVolume is move of a volume. Placement is told where there is content now.
 func (h *Host) moveVolume(tx *store.Tx, id string, e lifecycle.Event, change func(*store.Volume) error) (moved[store.Volume], error) {
-	m, err := volumeLife.move(tx, id, e, change)
+	m, err := volumeLife.move(tx, id, e, func(row *store.Volume) error {
+		if e == lifecycle.Doomed && row.DoomedAt.IsZero() {
+			row.DoomedAt = h.clock.wall()
+		}
+		if change == nil {
+			return nil
+		}
+		return change(row)
+	})
 	if err != nil || !m.yes {
 		return m, err
 	}
 	if m.row.State != lifecycle.VolumeCreating && m.row.State != lifecycle.VolumeOpen {
 		tx.Committed(func() { h.busy.remove(id) })
 	}
-	h.owes(tx, m.row.Worker, volumeThing(id), m.was.State == lifecycle.VolumeDestroying, m.row.State == lifecycle.VolumeDestroying)
+	h.owes(tx, m.row.Worker, volumeThing(id), m.row.DoomedAt, m.was.State == lifecycle.VolumeDestroying, m.row.State == lifecycle.VolumeDestroying)
 	if m.row.Artifact == "" || m.was.State != lifecycle.VolumeSealed && m.row.State != lifecycle.VolumeSealed {
 		return m, nil
 	}

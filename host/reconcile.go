@@ -96,7 +96,11 @@ func (h *Host) loadDebts(ctx context.Context) error {
 		}
 		volumes, err := tx.Volumes(store.VolumeFilter{States: []string{lifecycle.VolumeDestroying}})
 		for _, v := range volumes {
-			h.owe(v.Worker, h.clock.wall(), volumeThing(v.ID))
+			since := v.DoomedAt
+			if since.IsZero() {
+				since = h.clock.wall()
+			}
+			h.owe(v.Worker, since, volumeThing(v.ID))
 		}
 		return err
 	})

@@ -139,44 +139,55 @@ func TestSlowDestroyMakesRoom(t *testing.T) {
 // TestOwedIsTold: what a worker will not destroy is told with the reason and since when, to whoever waits for it too, until it has worked.
 func TestOwedIsTold(t *testing.T) {
 	t.Parallel()
-	rt, dir := newMemory(t, "m"), t.TempDir()
-	var stuck atomic.Bool
-	stuck.Store(true)
-	o := &hooked{Runtime: rt, hook: func(_ context.Context, call, _ string, _ int, real func() error) error {
-		if call == "destroy" && stuck.Load() {
-			return sdk.NewInternal(nil, "device or resource busy")
-		}
-		return real()
-	}}
-	h := openHost(t, o, Options{StateDir: dir}, "m")
-	began := time.Now()
-	c, err := h.Container(t.Context(), "owner", ContainerRequest{Outputs: []Output{{"o", "o"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o := h.Workers()[0].Owed; !o.None() || !o.Since.IsZero() {
-		t.Errorf("before: %+v", o)
-	}
-	if err := c.Destroy(t.Context()); !errors.Is(err, sdk.Internal) {
-		t.Fatalf("it ended with %v", err)
-	}
-	check := func(h *Host) {
-		t.Helper()
-		left := h.AwaitOwed(testkit.Context(t))["m"]
-		for _, o := range []Owed{left, h.Workers()[0].Owed} {
-			if o.Containers != 1 || o.Volumes != 1 || !strings.Contains(o.Why, "device or resource busy") || o.Since.Before(began) || o.Since.After(time.Now()) {
-				t.Errorf("%+v", o)
+	for refused, containers := range map[string]int{"destroy": 1, "destroy-volume": 0} {
+		t.Run(refused, func(t *testing.T) {
+			t.Parallel()
+			rt, dir := newMemory(t, "m"), t.TempDir()
+			var stuck atomic.Bool
+			stuck.Store(true)
+			o := &hooked{Runtime: rt, hook: func(_ context.Context, call, _ string, _ int, real func() error) error {
+				if call == refused && stuck.Load() {
+					return sdk.NewInternal(nil, "device or resource busy")
+				}
+				return real()
+			}}
+			h := openHost(t, o, Options{StateDir: dir}, "m")
+			began := time.Now()
+			c, err := h.Container(t.Context(), "owner", ContainerRequest{Outputs: []Output{{"o", "o"}}})
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-	}
-	check(h)
-	closeTestHost(t, h)
-	h = openHost(t, o, Options{StateDir: dir}, "m")
-	check(h)
-	stuck.Store(false)
-	destroyed(t, h, rt)
-	if left := h.AwaitOwed(t.Context()); len(left) > 0 || !h.Workers()[0].Owed.None() {
-		t.Errorf("after: %v", left)
+			if o := h.Workers()[0].Owed; !o.None() || !o.Since.IsZero() {
+				t.Errorf("before: %+v", o)
+			}
+			if err := c.Destroy(t.Context()); !errors.Is(err, sdk.Internal) {
+				t.Fatalf("it ended with %v", err)
+			}
+			check := func(h *Host) time.Time {
+				t.Helper()
+				left := h.AwaitOwed(testkit.Context(t))["m"]
+				for _, o := range []Owed{left, h.Workers()[0].Owed} {
+					if o.Containers != containers || o.Volumes != 1 || !strings.Contains(o.Why, "device or resource busy") || o.Since.Before(began) || o.Since.After(time.Now()) {
+						t.Errorf("%+v", o)
+					}
+				}
+				return left.Since
+			}
+			since := check(h)
+			if err := c.Destroy(t.Context()); !errors.Is(err, sdk.Internal) { // asked for again, it is owed for as long
+				t.Fatalf("it ended with %v", err)
+			}
+			closeTestHost(t, h)
+			h = openHost(t, o, Options{StateDir: dir}, "m")
+			if again := check(h); !again.Equal(since) {
+				t.Errorf("owed since %v, and after the host has opened again since %v", since, again)
+			}
+			stuck.Store(false)
+			destroyed(t, h, rt)
+			if left := h.AwaitOwed(t.Context()); len(left) > 0 || !h.Workers()[0].Owed.None() {
+				t.Errorf("after: %v", left)
+			}
+		})
 	}
 }
 

@@ -3,15 +3,18 @@ package main
 import (
 	"bytes"
 	"fmt"
+	"unicode/utf8"
 
 	"github.com/slipway-run/slipway/host/spool"
+	"github.com/slipway-run/slipway/internal/printable"
 	"github.com/slipway-run/slipway/sdk"
 )
 
 // maxLine is where a longer line is broken for showing.
 const maxLine = 16 << 10
 
-// lineSink shows a step's output by whole lines below its name, all those of a record at once.
+// lineSink shows a step's output by whole lines below its name, all those of a record at once, and spells out what a terminal would obey: a step could
+// overwrite its name, or write as another. It does not if it was told to show all as it is.
 type lineSink struct {
 	view  *textView
 	step  string
@@ -28,9 +31,10 @@ func (s *lineSink) record(rec spool.Record) {
 	to := s.view.outlet(sdk.Stream(rec.Stream))
 	pending := &s.lines[min(int(rec.Stream), len(s.lines)-1)]
 	for data := rec.Data; len(data) > 0; {
-		if len(*pending) == maxLine && data[0] != '\n' {
-			s.add(to, *pending)
-			*pending = (*pending)[:0]
+		if len(*pending) >= maxLine && data[0] != '\n' {
+			n := len(*pending) - begun(*pending)
+			s.add(to, (*pending)[:n])
+			*pending = append((*pending)[:0], (*pending)[n:]...)
 		}
 		room := maxLine - len(*pending)
 		n := bytes.IndexByte(data[:min(len(data), room+1)], '\n') + 1
@@ -68,10 +72,27 @@ func (s *lineSink) flush() {
 func (s *lineSink) add(to *outlet, line []byte) {
 	s.ready = append(s.ready, s.view.name(to, s.step)...)
 	s.ready = append(s.ready, " | "...)
-	s.ready = append(s.ready, line...)
+	if s.view.a.raw {
+		s.ready = append(s.ready, line...)
+	} else {
+		s.ready = append(s.ready, printable.Output(line)...)
+	}
 	if line[len(line)-1] != '\n' {
 		s.ready = append(s.ready, '\n')
 	}
+}
+
+// begun is how many bytes of a character that is not whole yet are at the end.
+func begun(b []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if last := b[len(b)-n:]; utf8.RuneStart(last[0]) {
+			if utf8.FullRune(last) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
 }
 
 func (s *lineSink) write(to *outlet) {

@@ -40,6 +40,7 @@ func (a *app) logsCommand() *cobra.Command {
 		},
 	}
 	a.formatFlag(c)
+	a.rawFlag(c)
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what its steps write, also those that begin later, until the run has ended")
 	return c
 }

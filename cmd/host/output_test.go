@@ -202,3 +202,18 @@ func TestPipeline(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// TestOutputOfSteps: what a step writes cannot steer a terminal nor pass for somebody else's, unless it is asked for as it is.
+func TestOutputOfSteps(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t).write(map[string]string{"j.hcl": oneStep(`printf 'a\033[2J\ttab ü\rother - succeeded\n'; head -c 16383 /dev/zero | tr '\0' x; echo üy`)})
+	shown := `only | a\x1b[2J` + "\ttab ü" + `\x0dother - succeeded` + "\nonly | " + strings.Repeat("x", 16<<10-1) + "\nonly | üy\n"
+	asItIs := strings.NewReplacer(`\x1b`, "\x1b", `\x0d`, "\r").Replace(shown)
+	p.run("run", "j.hcl", "--state", "state", "--id", "r").wants(0).prints(shown)
+	for _, logs := range [][]string{{"logs", "r"}, {"logs", "-f", "r"}} {
+		p.run(append(logs, "--state", "state")...).wants(0).prints(shown)
+		p.run(append(logs, "--state", "state", "--raw")...).wants(0).prints(asItIs)
+	}
+	p.run("run", "j.hcl", "--raw").wants(0).prints(asItIs)
+	p.run("exec", "--", "printf", `\033[2J`).wants(0).prints("\x1b[2J")
+}

@@ -26,6 +26,7 @@ type app struct {
 	host     atomic.Pointer[host.Host] // that is open
 
 	executes bool              // the command is exec
+	raw      bool              // what steps write is shown as it is
 	run      string            // id of the run that is shown, if there is one
 	told     map[string]string // by worker: its plugin, if it was told why that does not run
 
@@ -118,6 +119,11 @@ func knownCommand(c *cobra.Command, args []string) error {
 		hint = "did you mean " + strings.Join(like, " or ") + "?"
 	}
 	return usageError{fmt.Errorf("there is no command %q: %s", args[0], hint)}
+}
+
+// rawFlag adds --raw for commands that show what steps write.
+func (a *app) rawFlag(c *cobra.Command) {
+	c.Flags().BoolVar(&a.raw, "raw", false, "show what steps write as it is; without, what a terminal would obey is spelled out")
 }
 
 // formatFlag adds -o for commands that only print.

@@ -66,6 +66,7 @@ What steps write is shown line by line below their names, stdout on stdout, the 
 	c.Flags().StringVar(&flags.id, "id", "", "`name` of the run; the same one on the same --state resumes it; not without --state")
 	c.Flags().IntVar(&flags.most, "parallel", 0, "how many `steps` go side by side at most; 0: as many as are ready and as slipway may open files for")
 	c.Flags().StringVar(&abort, "abort", "", "`ID`: in place of running a job, end this run, under way or not, and destroy what it has; not without --state")
+	a.rawFlag(c)
 	return c
 }
 

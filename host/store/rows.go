@@ -23,7 +23,7 @@ func newSchema() *schema {
 		processes: newTable("process", "processes",
 			`id, container, token, state, spec, "exit", reason, started_at, ended_at`, (*Process).fields),
 		volumes: newTable("volume", "volumes",
-			"id, worker, token, state, container, artifact, parent, path, role, bytes, created_at", (*Volume).fields),
+			"id, worker, token, state, container, artifact, parent, path, role, bytes, created_at, doomed_at", (*Volume).fields),
 		artifacts: newTable("artifact", "artifacts",
 			`id, name, owner, created_at, expires_at, team, "key", source, blob, bytes, ttl, used_at, invalid_at`, (*Artifact).fields),
 		runs: newTable("run", "runs",
@@ -177,11 +177,12 @@ type Volume struct {
 	Role      string
 	Bytes     int64
 	CreatedAt time.Time
+	DoomedAt  time.Time // since when it is to be destroyed; zero: it is not
 }
 
 func (v *Volume) fields() []any {
 	return []any{&v.ID, &v.Worker, &v.Token, &v.State, &v.Container, &v.Artifact, &v.Parent, &v.Path, &v.Role, &v.Bytes,
-		(*stamp)(&v.CreatedAt)}
+		(*stamp)(&v.CreatedAt), (*stamp)(&v.DoomedAt)}
 }
 
 // VolumeFilter selects volumes; a zero field selects all.

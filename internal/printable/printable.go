@@ -69,6 +69,14 @@ func (t *Text) Offset(i int) int {
 	return i + t.added[k-1]
 }
 
+// Output is what is shown of what a program wrote: escaped, whatever it is. Where there is nothing to escape, which is nearly always so, it is what was given.
+func Output(b []byte) []byte {
+	if !slices.ContainsFunc(b, func(c byte) bool { return c < ' ' && c != '\n' && c != '\t' || c > '~' }) || clean(string(b)) {
+		return b
+	}
+	return Escape(b).Bytes
+}
+
 // Lines is a text of as many lines as it has, escaped.
 func Lines(s string) string {
 	if clean(s) {
