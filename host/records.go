@@ -65,7 +65,8 @@ func (r *Records) Steps(ctx context.Context, run string) ([]StepRecord, error) {
 			for _, p := range processes {
 				s := StepRecord{Run: run, Step: strings.TrimPrefix(c.Owner, RunOwner(run, "")), Worker: c.Worker,
 					State: p.State, Reason: p.Reason, id: p.ID}
-				if row.State == lifecycle.RunEnded && (s.State == lifecycle.ProcessStarting || s.State == lifecycle.ProcessRunning) {
+				over := row.State == lifecycle.RunEnding || row.State == lifecycle.RunEnded // as RunInfo says
+				if over && (s.State == lifecycle.ProcessStarting || s.State == lifecycle.ProcessRunning) {
 					s.State, s.Reason = unfollowed(c) // the host that gave the run up was gone before it noted that
 				}
 				if len(p.Exit) > 0 {
