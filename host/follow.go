@@ -53,7 +53,7 @@ func (p *Process) run(ctx context.Context) {
 // acknowledgement in it, or tells the last output.
 const lastWords = time.Second
 
-// containerOver has those who follow processes of a container that is over end, whatever its plugin makes of that. Who begins to follow later sees it in the
+// containerOver has those who follow processes of a container that is over end, whatever its plugin makes of that. Who is attached later sees it in the
 // container's row.
 func (h *Host) containerOver(id string) {
 	h.mu.Lock()
@@ -88,13 +88,6 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 	pctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(p.over, stop)()
-	row, err := p.row(ctx)
-	if err != nil {
-		return Outcome{Err: err}
-	}
-	if row.State == lifecycle.ContainerDestroyed || row.State == lifecycle.ContainerLost {
-		time.AfterFunc(lastWords, p.endOver)
-	}
 	pctx = onSilence(pctx, func(_ string, why error) {
 		if why == nil {
 			p.tellResumed()

@@ -190,5 +190,5 @@ func (h *Host) FindProcess(ctx context.Context, owner, name string) (*Process, e
 		return nil, &sdk.Error{Class: sdk.Unavailable, RetryAfter: time.Second,
 			Message: fmt.Sprintf("whether process %q of %s was started is not known yet: start it again, which never starts it twice", name, owner)}
 	}
-	return h.attach(row, owner, w)
+	return h.attach(ctx, row, owner, w)
 }

@@ -84,7 +84,7 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 		row.State, row.Reason = lifecycle.ProcessLost, "its container is "+c.state+" and its start was not settled"
 	}
 	if row.State != lifecycle.ProcessStarting {
-		p, err := c.h.attach(row, c.owner, c.worker)
+		p, err := c.h.attach(ctx, row, c.owner, c.worker)
 		if err == nil && req.Stdin != nil {
 			p.feed(req.Stdin) // of a client that came back after the host's restart
 		}
@@ -104,7 +104,7 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 		return nil, err
 	}
 	if row.State != lifecycle.ProcessRunning { // another caller's follower was quicker than this one's note
-		return c.h.attach(row, c.owner, c.worker)
+		return c.h.attach(ctx, row, c.owner, c.worker)
 	}
 	return c.h.follow(p)
 }
@@ -282,11 +282,22 @@ func (h *Host) newProcess(row store.Process, owner string, w *worker) *Process {
 }
 
 // attach gives the handle of a process that has a row: the one that is followed already, or a new one.
-func (h *Host) attach(row store.Process, owner string, w *worker) (*Process, error) {
+func (h *Host) attach(ctx context.Context, row store.Process, owner string, w *worker) (*Process, error) {
 	p := h.newProcess(row, owner, w)
 	switch row.State {
 	case lifecycle.ProcessRunning:
-		return h.follow(p)
+		p, err := h.follow(p)
+		if err != nil {
+			return nil, err
+		}
+		container, err := p.row(ctx) // once it is followed: nobody tells those who come to a container that is over already
+		if err != nil {
+			return nil, err
+		}
+		if container.State == lifecycle.ContainerDestroyed || container.State == lifecycle.ContainerLost {
+			time.AfterFunc(lastWords, p.endOver)
+		}
+		return p, nil
 	case lifecycle.ProcessExited:
 		if row.Reason != "" { // it ended because it was told to
 			p.outcome.Err = &AbortedError{Owner: owner, Reason: row.Reason}

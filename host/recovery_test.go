@@ -100,7 +100,7 @@ func TestFollowOfWhatIsOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	late, err := h.attach(row, "owner", w)
+	late, err := h.attach(t.Context(), row, "owner", w)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,6 +181,35 @@ func TestReaperGoesOn(t *testing.T) {
 	}
 	if v := verdictOf(t, report, "c-a"); v.Err == nil || v.Action != ReapDestroy {
 		t.Errorf("what cannot be destroyed: %+v", v)
+	}
+}
+
+// TestRecordsOfARunThatEnds: from when on a run is told as ended, no step of it is told as running, though its container is still being destroyed.
+func TestRecordsOfARunThatEnds(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{StateDir: t.TempDir()}, "m")
+	awaitText(t, script(t, h, RunOwner("r", "s"), "echo runs; sleep 100000"), "runs")
+	for _, state := range []string{lifecycle.RunGoing, lifecycle.RunEnding, lifecycle.RunEnded} {
+		err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error { return tx.PutRun(store.Run{ID: "r", State: state}) })
+		if err != nil {
+			t.Fatal(err)
+		}
+		records, err := OpenRecords(t.Context(), h.dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer records.Close()
+		runs, err := records.Runs(t.Context())
+		if err != nil || len(runs) != 1 {
+			t.Fatalf("%+v, %v", runs, err)
+		}
+		steps, err := records.Steps(t.Context(), "r")
+		if err != nil || len(steps) != 1 {
+			t.Fatalf("%+v, %v", steps, err)
+		}
+		if going := steps[0].State == lifecycle.ProcessRunning; going == runs[0].Ended {
+			t.Errorf("the run %s: ended is %v, and its step is %s", state, runs[0].Ended, steps[0].State)
+		}
 	}
 }
 
