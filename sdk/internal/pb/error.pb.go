@@ -107,6 +107,8 @@ func (Class) EnumDescriptor() ([]byte, []int) {
 // UNAVAILABLE and CANCELLED as a plugin that is gone, RESOURCE_EXHAUSTED as a message that was too large (CLASS_INTERNAL),
 // the others as the class beside them above.
 //
+// A host keeps 4 KiB of each text in it. Of an answer whose headers come to more than 64 KiB it reads nothing: that is CLASS_INTERNAL.
+//
 // Nothing in it may hold a secret, such as a value of an environment variable.
 type Error struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
