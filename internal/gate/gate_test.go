@@ -2,14 +2,10 @@ package main
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -74,32 +70,6 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestLeavesNothing: what a test left running is named and killed, and fails the run, although it is in a session of its own and its parent
-// is gone. What ends by itself soon is nothing left.
-func TestLeavesNothing(t *testing.T) {
-	t.Parallel()
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux tells")
-	}
-	starts := `func TestA(t *testing.T) { if err := exec.Command("sh", "-c", %q).Run(); err != nil { t.Fatal(err) } }`
-	out, lands := gateOn(t, fmt.Sprintf(starts, "setsid sleep 3600.25 </dev/null >/dev/null 2>&1 &"), ".")
-	named := regexp.MustCompile(`left running: (\d+) .*sleep 3600.25\n`).FindStringSubmatch(out)
-	if lands || named == nil || !strings.Contains(out, "FAILED go test .: it left something") {
-		t.Fatal(out)
-	}
-	if _, err := os.Stat("/proc/" + named[1]); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("it is still there:", err)
-	}
-	out, lands = gateOn(t, fmt.Sprintf(starts, "echo > $TMPDIR/some-file"), ".")
-	if lands || !regexp.MustCompile(`left behind: .*/some-file\n`).MatchString(out) {
-		t.Error(out)
-	}
-	out, lands = gateOn(t, fmt.Sprintf(starts, "setsid sleep 0.1 </dev/null >/dev/null 2>&1 &"), ".")
-	if !lands {
-		t.Error(out)
-	}
-}
-
 // TestMeanwhile: the last stage has what the command made, and the run fails with the command.
 func TestMeanwhile(t *testing.T) {
 	code := `func TestA(t *testing.T) { if _, err := os.Stat("made"); err != nil { t.Fatal(err) } }`
@@ -146,7 +116,15 @@ func testKilled(t *testing.T, by []string) {
 	cmd := exec.Command(by[0], by[1:]...)
 	temp := t.TempDir()
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=", "TMPDIR="+temp)
-	if err := cmd.Start(); err != nil {
+	all, held, err := os.Pipe() // every process that comes of it has the end, the guard too
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	cmd.ExtraFiles = []*os.File{held}
+	err = cmd.Start()
+	held.Close()
+	if err != nil {
 		t.Fatal(err)
 	}
 	end, err := os.Open(alive) // opens when a sleeper does, and ends with both
@@ -159,11 +137,11 @@ func testKilled(t *testing.T, by []string) {
 		t.Fatal(err)
 	}
 	cmd.Wait()
-	for { // until the test binary's own end
-		if left, err := os.ReadDir(temp); err != nil || len(left) == 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
+	if _, err := io.ReadAll(all); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := os.ReadDir(temp); err != nil || len(left) > 0 {
+		t.Errorf("temporary files: %v, %v", left, err)
 	}
 }
 

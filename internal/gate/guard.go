@@ -45,7 +45,7 @@ func guard(asks io.Reader, args []string) int {
 			code = leftCode
 		}
 	}
-	if err := clear(temp); err != nil {
+	if err := removeAll(temp); err != nil {
 		fmt.Fprintln(os.Stderr, "guard:", err)
 	}
 	return code
@@ -136,8 +136,8 @@ func files(dir string) (all []string) {
 	return all[:min(len(all), 20)]
 }
 
-// clear removes a directory, what is mounted in it first.
-func clear(dir string) error {
+// removeAll removes a directory, what is mounted in it first.
+func removeAll(dir string) error {
 	unmount(dir)
 	return os.RemoveAll(dir)
 }

@@ -74,15 +74,13 @@ func kill(int) {
 // unmount takes away what is mounted below a directory.
 func unmount(dir string) {
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
-	for _, line := range slices.Backward(strings.Split(string(mounts), "\n")) { // what is on another mount comes after it
+	plain := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`) // undoes what the list makes of some characters
+	for _, line := range slices.Backward(strings.Split(string(mounts), "\n")) {        // what is on another mount comes after it
 		if fields := strings.Fields(line); len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
-			syscall.Unmount(unescaped.Replace(fields[4]), syscall.MNT_DETACH)
+			syscall.Unmount(plain.Replace(fields[4]), syscall.MNT_DETACH)
 		}
 	}
 }
-
-// unescaped undoes what the list of mounts makes of some characters.
-var unescaped = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
 
 // commandLine is what a process was started with, cut where it is long.
 func commandLine(pid int) string {
