@@ -215,5 +215,8 @@ func TestOutputOfSteps(t *testing.T) {
 		p.run(append(logs, "--state", "state", "--raw")...).wants(0).prints(asItIs)
 	}
 	p.run("run", "j.hcl", "--raw").wants(0).prints(asItIs)
+	if j := p.run("run", "j.hcl", "-o", "json").wants(0); !strings.Contains(j.out, `a\u001b[2J\ttab ü\rother`) {
+		t.Errorf("in JSON: %s", tail(j.out))
+	}
 	p.run("exec", "--", "printf", `\033[2J`).wants(0).prints("\x1b[2J")
 }
