@@ -63,15 +63,8 @@ func (n *node) create(ctx context.Context, spec sdk.ContainerSpec, progress func
 		}
 	case err != nil:
 		return err
-	case c.spec.Token != spec.Token:
-		return sdk.NewAlreadyExists(sdk.KindContainer, string(spec.ID))
-	case c.stopped:
-		return dead(spec.ID)
 	default:
-		err = n.resume(ctx, spec.ID, progress)
-		if err == nil {
-			err = n.stayQuiet(ctx, c.spec)
-		}
+		err = n.adopt(ctx, c, spec.Token, progress)
 		if errors.Is(err, sdk.Unavailable) || ctx.Err() != nil {
 			return err // it may have been whole for long
 		}
@@ -107,8 +100,8 @@ func (n *node) register(ctx context.Context, spec sdk.ContainerSpec, progress fu
 	defer cancel()
 	reply, _, err := k.client.Jobs().EnforceRegister(job, 0, k.write(asking)) // only if there is none
 	if status(err) == http.StatusInternalServerError {
-		if _, lookErr := n.lookup(ctx, spec.ID); lookErr == nil { // registered meanwhile, by a call whose answer was lost or by somebody else
-			return n.resume(ctx, spec.ID, progress)
+		if c, lookErr := n.lookup(ctx, spec.ID); lookErr == nil { // registered meanwhile, by a call whose answer was lost or by somebody else
+			return n.adopt(ctx, c, spec.Token, progress)
 		} else if errors.Is(lookErr, sdk.AlreadyExists) {
 			return lookErr
 		}
@@ -130,6 +123,20 @@ func (n *node) register(ctx context.Context, spec sdk.ContainerSpec, progress fu
 		return err
 	}
 	return h.lease.Release()
+}
+
+// adopt waits until a container whose job is there already is whole, if it is that of the token.
+func (n *node) adopt(ctx context.Context, c container, token sdk.Token, progress func(sdk.Progress)) error {
+	switch {
+	case c.spec.Token != token:
+		return sdk.NewAlreadyExists(sdk.KindContainer, string(c.spec.ID))
+	case c.stopped:
+		return dead(c.spec.ID)
+	}
+	if err := n.resume(ctx, c.spec.ID, progress); err != nil {
+		return err
+	}
+	return n.stayQuiet(ctx, c.spec)
 }
 
 // resume waits for a container whose job is there already.

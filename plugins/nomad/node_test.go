@@ -189,9 +189,17 @@ func testFull(t *testing.T, a *nomadtest.Agent) {
 // testRegistration has something come between the plugin and its agent while a job is registered: that says nothing of the job.
 func testRegistration(t *testing.T, a *nomadtest.Agent) {
 	ctx := testkit.Context(t)
-	var fail atomic.Int32 // how many registrations fail: before the agent has them, or, below zero, after
+	var fail atomic.Int32               // how many registrations fail: before the agent has them, or, below zero, after
+	first := make(chan func() error, 1) // what another does before the next registration
 	address := between(t, a, func(next *httputil.ReverseProxy, w http.ResponseWriter, q *http.Request) {
 		if q.Method == http.MethodPut && q.URL.Path == "/v1/jobs" {
+			select {
+			case do := <-first:
+				if err := do(); err != nil {
+					t.Error(err)
+				}
+			default:
+			}
 			switch {
 			case fail.Load() > 0:
 				fail.Add(-1)
@@ -219,6 +227,19 @@ func testRegistration(t *testing.T, a *nomadtest.Agent) {
 		t.Errorf("a registration whose answer was lost: %v", err)
 	}
 	if err := n.DestroyContainer(ctx, spec.ID); err != nil {
+		t.Error(err)
+	}
+	_, other := open(t, a, config(a), nil)
+	others := sdk.ContainerSpec{ID: "raced", Token: "u"}
+	spec.ID = others.ID
+	first <- func() error { return other.CreateContainer(ctx, others, nil) }
+	if err := n.CreateContainer(ctx, spec, nil); !errors.Is(err, sdk.AlreadyExists) {
+		t.Errorf("a registration that came after another's: %v", err)
+	}
+	if _, err := other.ListProcesses(ctx, others.ID); err != nil {
+		t.Errorf("the other's container: %v", err)
+	}
+	if err := other.DestroyContainer(ctx, others.ID); err != nil {
 		t.Error(err)
 	}
 }

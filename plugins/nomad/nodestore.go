@@ -356,7 +356,7 @@ func (v *nodeStore) exec(ctx context.Context, argv []string, stdin io.Reader, st
 	if alloc.Job != nil && alloc.Job.Meta[metaProgram] != "" { // which another plugin may have made, with other settings
 		argv = append([]string{alloc.Job.Meta[metaProgram]}, argv[1:]...)
 	}
-	_, _, err = k.exec(ctx, alloc, storeTask, argv, stdin, stdout, stderr)
+	_, _, err = k.exec(ctx, v.n.agent(), alloc, storeTask, argv, stdin, stdout, stderr)
 	if err != nil && ctx.Err() == nil {
 		v.mu.Lock()
 		if v.alloc == alloc {

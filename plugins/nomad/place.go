@@ -95,13 +95,23 @@ func (n *node) noPlace(id sdk.ContainerID, asked *api.Resources, m *api.Allocati
 	return sdk.NewInvalid(sdk.ReasonSpec, "container %q: node %s does not meet: %s", id, short(n.id), strings.Join(filtered, "; "))
 }
 
-// neverFits tells whether what is asked is more than the node has in all.
+// neverFits tells whether what is asked is more than the node has for tasks in all.
 func (n *node) neverFits(asked *api.Resources) bool {
 	stub, _ := n.pool.stub(n.name)
 	if stub == nil || stub.NodeResources == nil {
 		return false
 	}
-	return int64(*asked.MemoryMB) > stub.NodeResources.Memory.MemoryMB || int64(*asked.CPU) > stub.NodeResources.Cpu.CpuShares
+	memory, shares := forTasks(stub)
+	return int64(*asked.MemoryMB) > memory || int64(*asked.CPU) > shares
+}
+
+// forTasks gives the memory, in MiB, and the CPU, in MHz, that a node has for tasks: all but what its operator has reserved for the machine itself.
+func forTasks(stub *api.NodeListStub) (memory, shares int64) {
+	memory, shares = stub.NodeResources.Memory.MemoryMB, stub.NodeResources.Cpu.CpuShares
+	if r := stub.ReservedResources; r != nil {
+		memory, shares = memory-int64(r.Memory.MemoryMB), shares-int64(r.Cpu.CpuShares)
+	}
+	return memory, shares
 }
 
 // condition is a node's state in Nomad's words.

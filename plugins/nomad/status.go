@@ -29,10 +29,10 @@ func (n *node) Status(ctx context.Context) (sdk.Status, error) {
 		s.Health, s.Reason = sdk.Away, err.Error()
 		return s, nil
 	}
-	containers, _ := n.pool.c.commands()
-	s.Capacity.Containers = int64(containers)
+	s.Capacity.Containers = int64(n.followable())
 	if stub != nil && stub.NodeResources != nil {
-		s.Capacity.MemoryBytes = stub.NodeResources.Memory.MemoryMB << 20
+		memory, _ := forTasks(stub)
+		s.Capacity.MemoryBytes = memory << 20
 		s.Capacity.CPUMillis = int64(stub.NodeResources.Cpu.TotalCpuCores) * 1000
 	}
 	within, stop := context.WithTimeout(ctx, n.patience())

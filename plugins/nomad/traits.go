@@ -17,6 +17,7 @@ type traits struct {
 	index        uint64 // of the node, when it was looked at
 	kernel, arch string
 	meta         map[string]string
+	agent        agent
 }
 
 // look gives the traits of the nodes that may be the block's. Those of nodes that have not changed are as they were known.
@@ -43,7 +44,10 @@ func (p *pool) look(ctx context.Context, nodes []*api.NodeListStub, known map[st
 			if err != nil {
 				return p.cluster.fail(ctx, "looking at node "+short(n.ID), err)
 			}
-			all[i] = &traits{index: n.ModifyIndex, kernel: info.Attributes["kernel.name"], arch: info.Attributes["cpu.arch"], meta: info.Meta}
+			all[i] = &traits{
+				index: n.ModifyIndex, kernel: info.Attributes["kernel.name"], arch: info.Attributes["cpu.arch"], meta: info.Meta,
+				agent: agent{address: info.HTTPAddr, tls: info.TLSEnabled},
+			}
 			return nil
 		})
 	}

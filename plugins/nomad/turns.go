@@ -72,6 +72,24 @@ func (n *node) turn(ctx context.Context, _ sdk.ContainerID) (func(), error) {
 	return n.cluster.containers.take(ctx, n.id, n.RestIdle)
 }
 
+// followable is the number of containers of the node in which processes can be followed at a time. Nodes whose commands all go to the agent at the block's
+// address share what that one takes.
+func (n *node) followable() int {
+	all, _ := n.pool.c.commands()
+	if !n.detour.Load() {
+		return all
+	}
+	n.pool.mu.Lock()
+	defer n.pool.mu.Unlock()
+	sharing := 0
+	for _, other := range n.pool.nodes {
+		if other.detour.Load() {
+			sharing++
+		}
+	}
+	return max(1, all/max(1, sharing))
+}
+
 // restIdle has all nodes of the block give up what they keep open for later.
 func (p *pool) restIdle() {
 	p.mu.Lock()

@@ -234,13 +234,13 @@ func (a *Agent) newTransport() (*http.Transport, error) {
 		return tr, nil
 	}
 	tr.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
-	return tr, api.ConfigureTLS(&http.Client{Transport: tr}, a.tls.api())
+	return tr, api.ConfigureTLS(&http.Client{Transport: tr}, a.tls.api(a.role))
 }
 
 func (a *Agent) apiConfig(c *http.Client) *api.Config {
 	conf := &api.Config{Address: a.Address(), HttpClient: c, TLSConfig: &api.TLSConfig{}, SecretID: a.token}
 	if a.tls != nil {
-		conf.TLSConfig = a.tls.api()
+		conf.TLSConfig = a.tls.api(a.role)
 	}
 	return conf
 }

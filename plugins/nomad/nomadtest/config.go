@@ -116,9 +116,10 @@ func (a *Agent) configure(o Options) error {
 		conf["acl"] = object{"enabled": true}
 	}
 	if o.TLS != nil {
+		cert, key := o.TLS.agent(a.role)
 		conf["tls"] = object{
 			"http": true, "rpc": true, "verify_server_hostname": true, "verify_https_client": true,
-			"ca_file": o.TLS.CA, "cert_file": o.TLS.Agent, "key_file": o.TLS.AgentKey,
+			"ca_file": o.TLS.CA, "cert_file": cert, "key_file": key,
 		}
 	}
 	text, err := json.MarshalIndent(conf, "", "  ")

@@ -23,7 +23,8 @@ import (
 // TLS names files of a certification authority that was made for one test, and of what it has signed.
 type TLS struct {
 	CA                    string
-	Agent, AgentKey       string // of agents: of the region global, at 127.0.0.1
+	Server, ServerKey     string // of agents that are servers of the region global, at 127.0.0.1
+	Node, NodeKey         string // of those that are its clients only: like Nomad's own, it names the role, and no address
 	Operator, OperatorKey string // of whoever calls the API: an agent with Options.TLS asks for one
 }
 
@@ -32,16 +33,34 @@ func NewTLS(t testing.TB) *TLS {
 	t.Helper()
 	dir := t.TempDir()
 	file := func(name string) string { return filepath.Join(dir, name+".pem") }
-	f := &TLS{CA: file("ca"), Agent: file("agent"), AgentKey: file("agent-key"), Operator: file("operator"), OperatorKey: file("operator-key")}
+	f := &TLS{
+		CA: file("ca"), Server: file("server"), ServerKey: file("server-key"), Node: file("node"), NodeKey: file("node-key"),
+		Operator: file("operator"), OperatorKey: file("operator-key"),
+	}
 	if err := f.write(); err != nil {
 		t.Fatalf("nomadtest: %v", err)
 	}
 	return f
 }
 
-// api is how an operator calls with it.
-func (f *TLS) api() *api.TLSConfig {
-	return &api.TLSConfig{CACert: f.CA, ClientCert: f.Operator, ClientKey: f.OperatorKey}
+// nodeName is what the certificate of a client of the region global is for.
+const nodeName = "client.global.nomad"
+
+// api is how an operator calls an agent with it.
+func (f *TLS) api(role role) *api.TLSConfig {
+	c := &api.TLSConfig{CACert: f.CA, ClientCert: f.Operator, ClientKey: f.OperatorKey}
+	if role == working {
+		c.TLSServerName = nodeName
+	}
+	return c
+}
+
+// agent gives the files of an agent's certificate and key.
+func (f *TLS) agent(role role) (cert, key string) {
+	if role == working {
+		return f.Node, f.NodeKey
+	}
+	return f.Server, f.ServerKey
 }
 
 func (f *TLS) write() error {
@@ -53,17 +72,26 @@ func (f *TLS) write() error {
 	if err := sign(f.CA, "", ca, ca, caKey, caKey); err != nil {
 		return err
 	}
-	agent, agentKey, err := certificate("server.global.nomad")
+	server, serverKey, err := certificate("server.global.nomad")
 	if err != nil {
 		return err
 	}
-	agent.DNSNames = []string{"server.global.nomad", "client.global.nomad", "localhost"}
-	agent.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	server.DNSNames = []string{"server.global.nomad", "client.global.nomad", "localhost"}
+	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
+	node, nodeKey, err := certificate(nodeName)
+	if err != nil {
+		return err
+	}
+	node.DNSNames = []string{nodeName}
 	operator, operatorKey, err := certificate("operator")
 	if err != nil {
 		return err
 	}
-	return cmp.Or(sign(f.Agent, f.AgentKey, agent, ca, agentKey, caKey), sign(f.Operator, f.OperatorKey, operator, ca, operatorKey, caKey))
+	return cmp.Or(
+		sign(f.Server, f.ServerKey, server, ca, serverKey, caKey),
+		sign(f.Node, f.NodeKey, node, ca, nodeKey, caKey),
+		sign(f.Operator, f.OperatorKey, operator, ca, operatorKey, caKey),
+	)
 }
 
 // certificate is what there is to sign, with its key.

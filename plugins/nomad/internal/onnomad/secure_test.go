@@ -90,6 +90,32 @@ func TestSecure(t *testing.T) {
 	t.Run("image", s.image)
 }
 
+// TestSecureNodes has nodes whose certificates name their role and no address, as Nomad's own do: commands go to the nodes themselves all the same. By way of
+// the server the nodes would share its connections, and follow half as many containers each.
+func TestSecureNodes(t *testing.T) {
+	testkit.Soak(t, "several agents")
+	files := nomadtest.NewTLS(t)
+	server, nodes := nomadtest.StartCluster(t, nomadtest.Options{ACL: true, TLS: files}, nomadtest.Options{}, nomadtest.Options{})
+	c := settings(server, nomadtest.RawExec)
+	c.CACert, c.ClientCert, c.ClientKey, c.Token = files.CA, files.Operator, files.OperatorKey, server.Token()
+	c.MaxConnections = 12
+	rt := open(t, c)
+	ctx := testkit.Context(t)
+	var w []sdk.Worker
+	for i, n := range nodes {
+		w = append(w, workerOn(t, rt, n))
+		id := makeContainer(t, w[i], fmt.Sprintf("secure-%d", i))
+		if out, exit, err := run(ctx, w[i], id, sh("p", "echo here; exit 4")); err != nil || out != "here\n" || exit.Code != 4 {
+			t.Errorf("output %q, exit %+v, error %v", out, exit, err)
+		}
+	}
+	for i := range w {
+		if status := healthy(t, w[i]); status.Capacity.Containers != 6 {
+			t.Errorf("node %d takes %d containers, want 6", i, status.Capacity.Containers)
+		}
+	}
+}
+
 // smallestPolicy has a whole life of a container and a volume with what the operator's page lists.
 func (s *secure) smallestPolicy(t *testing.T) {
 	c, _ := s.settings(t, s.token(t, "enough", policy(), 0).SecretID)
