@@ -153,6 +153,9 @@ func (c *C) TooLong() {
 // tooLong is why [Options.Short] leaves a case out.
 const tooLong = "it takes long"
 
+// NotOffered ends the case where the plugin does not do what the contract leaves to it.
+func (c *C) NotOffered(what string) { c.end(Unsupported, what) }
+
 // EnvMissing ends the case for want of something in the target.
 func (c *C) EnvMissing(reason string) { c.end(EnvMissing, reason) }
 

@@ -452,7 +452,7 @@ func runExitTimes(ctx context.Context, c *C) {
 	p := c.Start(ctx, id, c.Commands.Exit(3))
 	first := *c.Follow(ctx, id, p).Exit
 	if first.StartedAt.IsZero() && first.EndedAt.IsZero() {
-		c.NotObservable("the plugin tells no times")
+		c.NotOffered("the plugin tells no times")
 	}
 	if !first.EndedAt.IsZero() && first.EndedAt.Before(first.StartedAt) {
 		c.Errorf("people read these times", "started at %v, ended at %v", first.StartedAt, first.EndedAt)

@@ -62,6 +62,9 @@ func runUsage(ctx context.Context, c *C) {
 		}
 		before = u
 	}
+	if before == (sdk.Usage{}) {
+		c.Errorf("a feature that is named works", "a container with a process is said to use nothing at all")
+	}
 	_, err := sdk.ContainerUsage(ctx, c.Optional(), c.ContainerID())
 	c.WantNotFound(err, sdk.KindContainer, "a missing container uses nothing", "asking what a container uses that never was")
 }

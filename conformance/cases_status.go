@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -68,7 +69,7 @@ func runUsedTracks(ctx context.Context, c *C) {
 		}
 	}
 	if !told {
-		c.NotObservable("the worker does not tell how many containers or volumes it has")
+		c.NotOffered("the worker does not tell how many containers or volumes it has")
 	}
 }
 
@@ -83,13 +84,21 @@ func runFeaturesKnown(ctx context.Context, c *C) {
 		if !slices.Contains(known, f) {
 			c.Logf("feature %q is not known to this suite", f) // it may be of a newer contract
 		}
-		if f == "" || slices.ContainsFunc([]rune(f), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' || r == '-') }) {
+		if !isFeature(f) {
 			c.Errorf("features have names of lower-case words", "feature %q is none", f)
 		}
 	}
 	if s.Has(sdk.FeatureTTYResize) && !s.Has(sdk.FeatureTTY) || s.Has(sdk.FeatureExitOOM) && !s.Has(sdk.FeatureLimitsMemory) {
 		c.Errorf("a feature that rests on another comes with it", "features are %q", s.Features)
 	}
+}
+
+// isFeature tells whether a name can be that of a feature: of the contract, of a newer one, or of a root file system that the worker has.
+func isFeature(f sdk.Feature) bool {
+	if name, ok := strings.CutPrefix(string(f), sdk.ResourceTypePrefix); ok {
+		return name != ""
+	}
+	return f != "" && !strings.ContainsFunc(string(f), func(r rune) bool { return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' || r == '-') })
 }
 
 func runListNothing(ctx context.Context, c *C) {

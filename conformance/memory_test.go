@@ -104,21 +104,22 @@ func buildMemory(t *testing.T) string {
 	return path
 }
 
-func memoryProgram(t *testing.T, path, settings string) Target {
+// memoryProgram has two workers; zone is empty or the settings of both.
+func memoryProgram(t *testing.T, path, settings string, zone json.RawMessage) Target {
 	t.Helper()
 	target := Command(Program{
 		Path:    path,
 		Plugin:  sdk.Block{Name: "memory", Values: json.RawMessage(settings)},
-		Workers: []sdk.Block{{Name: "mem"}},
+		Workers: []sdk.Block{{Name: "mem", Values: zone}, {Name: "peer", Values: zone}},
 		Launch:  launch.Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))},
 	})
-	target.Bare = true
+	target.Bare, target.Worker, target.Peer = true, "mem", "peer"
 	return target
 }
 
 func TestMemoryProcess(t *testing.T) {
-	some := []string{"P01*", "P20*", "C01*", "V01*", "F01*", "F23*", "I07*", "I18*", "A07*", "S11*", "X01*", "K0[14]*", "P29*", "R0[23]*"}
-	Run(t, memoryProgram(t, buildMemory(t), `{}`), options(some, EnvProbe))
+	some := []string{"P01*", "P20*", "C01*", "V01*", "F01*", "F23*", "I07*", "I18*", "A07*", "S11*", "X01*", "K0[14]*", "P29*", "R0[23]*", "B*"}
+	Run(t, memoryProgram(t, buildMemory(t), `{}`, json.RawMessage(`{"zone":"here"}`)), options(some, EnvProbe))
 }
 
 // TestMemoryWorld kills plugins whose containers live in another process.
@@ -130,7 +131,7 @@ func TestMemoryWorld(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	socket := filepath.Join(dir, "s")
-	world := exec.Command(path, "world", "--socket", socket, "--worker", "mem")
+	world := exec.Command(path, "world", "--socket", socket, "--worker", "mem", "--worker", "peer", "--zone", "here")
 	world.Stderr = t.Output()
 	stdout, err := world.StdoutPipe()
 	if err != nil {
@@ -148,5 +149,5 @@ func TestMemoryWorld(t *testing.T) {
 	if line, err := bufio.NewReader(stdout).ReadString('\n'); err != nil {
 		t.Fatalf("the world said %q and then %v", line, err)
 	}
-	Run(t, memoryProgram(t, path, fmt.Sprintf(`{"world":%q}`, "unix:"+socket)), options([]string{"R*", "P01*", "I07*", "S11*"}, EnvProbe))
+	Run(t, memoryProgram(t, path, fmt.Sprintf(`{"world":%q}`, "unix:"+socket), nil), options([]string{"R*", "P01*", "I07*", "S11*"}, EnvProbe))
 }

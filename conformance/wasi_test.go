@@ -9,7 +9,7 @@ func TestMemoryWASI(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	target := memoryProgram(t, buildMemory(t), `{"shell":false}`)
+	target := memoryProgram(t, buildMemory(t), `{"shell":false}`, nil)
 	if target.Commands, err = LoadProbe(file); err != nil {
 		t.Fatal(err)
 	}

@@ -37,6 +37,8 @@ type targetFlags struct {
 	pluginSettings string
 	workerSettings string
 	worker         string
+	peer           string
+	peerSettings   string
 	env            []string
 }
 
@@ -47,7 +49,7 @@ const (
 
 func (t *targetFlags) bind(f *pflag.FlagSet) {
 	f.BoolVar(&t.short, "short", false, "make the loops that look for rare faults ten times shorter")
-	f.BoolVar(&t.bare, "bare", false, "the plugin's containers without an image hold nothing but the programs that the cases run")
+	f.BoolVar(&t.bare, "bare", false, "the programs that the cases run are part of the plugin, as memory's shell is, and need no files in a container's root")
 	f.StringVar(&t.probe, "probe", "", "run the suite's own program in containers, not a shell of theirs: a `file or platform`, of "+
 		strings.Join(conformance.ProbePlatforms(), ", ")+", for which the go command builds it")
 	f.BoolVar(&t.shell, "shell", false, "with --probe: containers have a shell as well, which runs what needs no probe")
@@ -56,7 +58,9 @@ func (t *targetFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&t.pluginSettings, "plugin-settings", "", "JSON `file` with the settings of the plugin's block")
 	f.StringVar(&t.workerSettings, "worker-settings", "", "JSON `file` with the settings of the worker's block")
 	f.StringVar(&t.worker, "worker", defaultWorker, "`name` of the worker's block")
-	f.StringArrayVarP(&t.env, "env", "e", nil, "`NAME=VALUE` for the plugin, which gets nothing else; NAME alone takes the value from here; may be repeated")
+	f.StringVar(&t.peer, "peer", "", "`name` of a second worker's block, which the profile p2p streams to and from; for plugins whose blocks are one worker each, in one zone")
+	f.StringVar(&t.peerSettings, "peer-settings", "", "with --peer: JSON `file` with the settings of its block; default those of the first worker")
+	f.StringArrayVarP(&t.env, "env", "e", nil, "`NAME=VALUE` for the plugin, which gets of this environment nothing else; NAME alone takes the value from here; may be repeated")
 }
 
 func (s *suiteFlags) bind(f *pflag.FlagSet) {
@@ -76,7 +80,8 @@ func (t *targetFlags) args(plugin []string) []string {
 			args = append(args, "--"+name)
 		}
 	}
-	for name, value := range map[string]string{"probe": t.probe, "expected": t.expected, "plugin-settings": t.pluginSettings, "worker-settings": t.workerSettings} {
+	for name, value := range map[string]string{"probe": t.probe, "expected": t.expected, "plugin-settings": t.pluginSettings, "worker-settings": t.workerSettings,
+		"peer": t.peer, "peer-settings": t.peerSettings} {
 		if value != "" {
 			args = append(args, "--"+name+"="+value)
 		}
@@ -156,11 +161,29 @@ func (t *targetFlags) target(ctx context.Context, plugin []string, log *slog.Log
 	if err != nil {
 		return none, err
 	}
+	workers := []sdk.Block{{Name: t.worker, Values: workerSettings}}
+	switch {
+	case t.peer == "" && t.peerSettings != "":
+		return none, usageError{errors.New("--peer-settings: it goes with --peer, which names the second worker")}
+	case t.peer == t.worker:
+		return none, usageError{fmt.Errorf("--peer %s: the first worker has that name; give another", t.peer)}
+	case t.peerSettings != "":
+		values, err := settings(t.peerSettings)
+		if err != nil {
+			return none, err
+		}
+		workers = append(workers, sdk.Block{Name: t.peer, Values: values})
+	case t.peer != "":
+		workers = append(workers, sdk.Block{Name: t.peer, Values: workerSettings})
+	}
 	target := conformance.Command(conformance.Program{
 		Path: plugin[0], Args: plugin[1:], Env: env, Plugin: sdk.Block{Name: "suite", Values: pluginSettings},
-		Workers: []sdk.Block{{Name: t.worker, Values: workerSettings}}, Launch: launch.Options{Logger: log},
+		Workers: workers, Launch: launch.Options{Logger: log},
 	})
 	target.Bare = t.bare
+	if t.peer != "" {
+		target.Worker, target.Peer = t.worker, t.peer
+	}
 	switch {
 	case t.probe == "" && t.shell:
 		return none, usageError{errors.New("--shell: it goes with --probe, without which a shell runs everything")}

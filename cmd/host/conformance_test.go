@@ -148,6 +148,8 @@ func TestConformant(t *testing.T) {
 	t.Parallel()
 	p, good, _ := suitePlace(t)
 	p.run("conformance", "run", good, "--profile", "streaming", "--short", "--time-scale", unhurried).wants(0)
+	p.write(map[string]string{"zone.json": `{"zone": "here"}`})
+	p.run("conformance", "run", good, "--profile", "p2p", "--bare", "--peer", "other", "--worker-settings", "zone.json", "--time-scale", unhurried).wants(0)
 }
 
 // TestConformanceFails: a plugin that breaks the contract, or cannot run, is no success.
@@ -179,6 +181,8 @@ func TestConformanceFails(t *testing.T) {
 	p.run("conformance", "run", good, "--only", "Q99-*").wants(codeSuiteUsage).says("no case has such an id")
 	p.run("conformance", "run", good, "--probe", "linux/mips").wants(codeSuiteUsage).says("linux/mips", "linux/amd64")
 	p.run("conformance", "run", good, "--shell").wants(codeSuiteUsage).says("--probe")
+	p.run("conformance", "run", good, "--peer-settings", "plugin.json").wants(codeSuiteUsage).says("--peer")
+	p.run("conformance", "run", good, "--peer", "suite").wants(codeSuiteUsage).says("suite")
 	p.run("conformance", "run", good, "-e", "NO_SUCH_VARIABLE").wants(codeSuiteUsage).says("NO_SUCH_VARIABLE=VALUE")
 	p.run("conformance", "run", good, "--budget", "0s").wants(codeSuiteUsage).says("--budget")
 	p.run("conformance", "run", good, "--no-such-flag").wants(codeSuiteUsage).says("no-such-flag")

@@ -57,6 +57,10 @@ func listMutants() []Mutant {
 			Killers: []string{"W18-features-known"}, breaks: statusChanged(func(s *sdk.Status) { s.Features = append(s.Features, "Image.volume") }),
 		},
 		{
+			ID: "resource-type-unnamed", Doc: "a root file system is offered without its name", Rule: 14,
+			Killers: []string{"W18-features-known"}, breaks: statusChanged(func(s *sdk.Status) { s.Features = append(s.Features, sdk.ResourceTypePrefix) }),
+		},
+		{
 			ID: "nothing-is-not-found", Doc: "a list of nothing is an error", Rule: 10,
 			Killers: []string{"W23-list-nothing"}, breaks: nothingIsNotFound,
 		},

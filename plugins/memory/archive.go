@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/klauspost/compress/gzip"
@@ -111,10 +112,13 @@ func (w *worker) pack(ctx context.Context, v *volume, out sdk.StreamOut, wr io.W
 	return fileError(ctx, v, out.Path, err)
 }
 
-// checkPath refuses absolute paths (rule 11). A tree refuses those that lead out of it by itself.
+// checkPath refuses paths that lead out of a volume (rule 11). Those that do so by way of a symbolic link a tree refuses by itself.
 func checkPath(name string) error {
-	if path.IsAbs(name) {
+	switch clean := path.Clean(name); {
+	case path.IsAbs(name):
 		return sdk.NewInvalid(sdk.ReasonPath, "path %q is absolute; paths in a volume are relative to its root", name)
+	case clean == "..", strings.HasPrefix(clean, "../"):
+		return sdk.NewInvalid(sdk.ReasonPath, "path %q leads out of the volume", name)
 	}
 	return nil
 }
