@@ -161,7 +161,7 @@ func (p *Plugin) interrupted(ctx context.Context, proc *process, awaited string)
 
 // ready connects, learns who the plugin is, and configures it. The process is left running on an error.
 func (p *Plugin) ready(ctx, startCtx context.Context, proc *process, addr net.Addr) (_ *rpc.Client, info sdk.PluginInfo, err error) {
-	client, err := rpc.Dial(startCtx, addr, rpc.DialOptions{Gone: proc.gone})
+	client, err := rpc.Dial(startCtx, addr, rpc.DialOptions{Gone: proc.gone, Unchecked: p.opts.Unchecked})
 	if err != nil {
 		return nil, info, callError(startCtx, "connecting to it", p.opts.StartTimeout, err)
 	}

@@ -55,6 +55,9 @@ type Options struct {
 	OpenWindow  time.Duration // default 2 min
 	OpenFor     time.Duration // between two probes of an open circuit; default 60 s
 
+	// Unchecked lets the plugin judge specs by itself, see [rpc.DialOptions]. It is for tests of plugins.
+	Unchecked bool
+
 	// Tests alone set these apart.
 	termGrace      time.Duration // from SIGTERM to SIGKILL; default StopGrace
 	attributeGrace time.Duration // how long after a failed call the plugin's exit is awaited, to name it as the cause; default 1 s

@@ -26,6 +26,10 @@ type DialOptions struct {
 	// ReasonPluginGone. Nil: never.
 	Gone <-chan struct{}
 
+	// Unchecked sends specs to the plugin as they are. Else what is wrong with one is refused here, which no host can do without: a plugin in
+	// another language may not look. It is for tests that ask whether a plugin does.
+	Unchecked bool
+
 	// Dialer makes each connection in place of dialling addr, which is then only a name for errors. It is for servers behind something that keeps
 	// others out, for gRPC adds nothing of that kind: the connection counts as good as a private socket. ctx ends with the
 	// client, or when this attempt has taken half a minute. Called for each of the two connections, again
@@ -50,6 +54,8 @@ type Client struct {
 	pool   mem.BufferPool
 	told   kept
 
+	unchecked bool
+
 	life    context.Context // ends when the plugin is gone or the client closed
 	endLife context.CancelFunc
 	watcher sync.WaitGroup
@@ -66,7 +72,7 @@ func Dial(ctx context.Context, addr net.Addr, opts DialOptions) (*Client, error)
 }
 
 func dial(addr net.Addr, opts DialOptions, pool mem.BufferPool) (*Client, error) {
-	c := &Client{pool: pool}
+	c := &Client{pool: pool, unchecked: opts.Unchecked}
 	for range 2 {
 		conn, err := connect(addr, opts, pool)
 		if err != nil {
@@ -161,6 +167,14 @@ func (c *Client) closeConns() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// check refuses a spec that is wrong in itself.
+func (c *Client) check(spec interface{ Validate() error }) error {
+	if c.unchecked {
+		return nil
+	}
+	return spec.Validate()
 }
 
 // call gives the context of one call: it ends with the caller's, with the client, or by end.

@@ -38,7 +38,7 @@ func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
 
 // CreateVolume implements [sdk.Worker].
 func (w *worker) CreateVolume(ctx context.Context, spec sdk.VolumeSpec) error {
-	if err := spec.Validate(); err != nil {
+	if err := w.c.check(spec); err != nil {
 		return err
 	}
 	_, err := unary(ctx, w.c, w.c.worker.CreateVolume, volumeSpecToPB(w.name, spec))
@@ -80,7 +80,7 @@ func (w *worker) DestroyVolume(ctx context.Context, id sdk.VolumeID) error {
 
 // CreateContainer implements [sdk.Worker].
 func (w *worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, progress func(sdk.Progress)) error {
-	if err := spec.Validate(); err != nil {
+	if err := w.c.check(spec); err != nil {
 		return err
 	}
 	done := false
@@ -119,7 +119,7 @@ func (w *worker) DestroyContainer(ctx context.Context, id sdk.ContainerID) error
 
 // StartProcess implements [sdk.Worker].
 func (w *worker) StartProcess(ctx context.Context, container sdk.ContainerID, spec sdk.ProcessSpec) error {
-	if err := spec.Validate(); err != nil {
+	if err := w.c.check(spec); err != nil {
 		return err
 	}
 	_, err := unary(ctx, w.c, w.c.worker.StartProcess, processSpecToPB(w.name, container, spec))
