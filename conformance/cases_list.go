@@ -101,6 +101,7 @@ func runWorkers(ctx context.Context, c *C) {
 	if events == 0 {
 		c.Errorf("the snapshot comes at once", "Workers ended without an event")
 	}
+	c.workersGoOn(ctx, rt)
 	if err := rt.Workers(ctx, func(sdk.WorkerEvent) error { return callerError{} }); err != (callerError{}) {
 		c.Errorf("errors of the caller's own callback come back unchanged", "Workers: got %s", describe(err))
 	}
@@ -110,6 +111,31 @@ func runWorkers(ctx context.Context, c *C) {
 		w.Close()
 	}
 	c.WantNotFound(err, sdk.KindWorker, "a host must tell a worker that is gone from one that is away", "a worker that was never reported")
+}
+
+// workersGoOn watches workers while one of them is used: an end that comes by itself is seen by then.
+func (c *C) workersGoOn(ctx context.Context, rt sdk.Runtime) {
+	watching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	first, ended := make(chan struct{}), make(chan error, 1)
+	c.Go(func(context.Context) {
+		told := sync.OnceFunc(func() { close(first) })
+		ended <- rt.Workers(watching, func(sdk.WorkerEvent) error { told(); return nil })
+	})
+	select {
+	case <-first:
+		c.Exec(ctx, c.Container(ctx), c.Commands.Exit(0))
+	case <-ctx.Done():
+	case err := <-ended:
+		ended <- err
+	}
+	select {
+	case err := <-ended:
+		c.Errorf("a host that hears no more of workers does not place on new ones, nor stop placing on those that are gone", "Workers ended by itself, with %s", describe(err))
+	default:
+		cancel()
+		c.AwaitError(ctx, ended, "the end of Workers once its context has ended")
+	}
 }
 
 func runListFilter(ctx context.Context, c *C) {

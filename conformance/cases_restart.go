@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"strings"
@@ -13,10 +14,10 @@ import (
 // nothing more to check.
 func restartCases() []Case {
 	must := func(id, title, doc string, run func(context.Context, *C), rules ...int) Case {
-		return Case{ID: id, Title: title, Doc: doc, Rules: rules, Level: Must, Profile: Recovery, Run: run, Env: []Requirement{EnvCrash}, Timeout: 2 * time.Minute}
+		return Case{ID: id, Title: title, Doc: doc, Rules: rules, Level: Must, Profile: Recovery, Run: run, Env: []Requirement{EnvCrash}, Timeout: 4 * time.Minute}
 	}
 	return []Case{
-		must("R04-kill-destroy", "what was made before kill -9 is destroyed after it, and gone", "Catches things that only the plugin that made them can take apart.", runKillDestroy, 1, 4),
+		must("R04-kill-destroy", "what was made before kill -9 is destroyed after it, and what was being destroyed, too", "Catches things that only the plugin that made them can take apart.", runKillDestroy, 1, 4),
 		must("R05-kill-often", "three times kill -9 in a row change no more than one", "Catches a start that repairs what the last one did, and breaks it the second time.", runKillOften, 4, 3),
 		must("R06-kill-ending", "a process that ends while the plugin is away has its output and exit afterwards", "Catches exits that only the plugin writes down: the step is lost though it succeeded.", runKillEnding, 3, 6),
 		must("R07-kill-stream", "a stream under kill -9 fails, its volume is never taken for whole, and can be destroyed", "Catches half a tree that is sealed and cached after a restart.", runKillStream, 1, 9),
@@ -59,6 +60,30 @@ func runKillDestroy(ctx context.Context, c *C) {
 	c.OK(c.W.SealVolume(ctx, v), "sealing what it had mounted")
 	c.OK(c.W.DestroyVolume(ctx, v), "destroying a volume of before kill -9")
 	c.wantNoVolume(ctx, v)
+	c.destroyUnderKill(ctx, o, before)
+}
+
+// destroyUnderKill kills the plugin while it destroys a container and its volume: the same call finishes that.
+func (c *C) destroyUnderKill(ctx context.Context, o *Own, before sdk.Status) {
+	var takes time.Duration
+	for round := range 1 + c.Times(10) { // in the first one nothing is killed
+		v := c.Filled(ctx, someTree()...)
+		id := c.Container(ctx, c.Mounts(sdk.Mount{Volume: v, Path: "/v"}))
+		c.Started(ctx, id, c.Commands.Sleep())
+		destroy := func(ctx context.Context) error {
+			return cmp.Or(c.W.DestroyContainer(ctx, id), c.W.DestroyVolume(ctx, v))
+		}
+		if round > 0 && !c.underKill(ctx, o, before, takes, destroy) {
+			return
+		}
+		began := time.Now()
+		c.OK(destroy(ctx), "destroying a container and its volume, once more after kill -9")
+		if round == 0 {
+			takes = time.Since(began)
+		}
+		c.wantNoContainer(ctx, id)
+		c.wantNoVolume(ctx, v)
+	}
 }
 
 func runKillOften(ctx context.Context, c *C) {
@@ -283,27 +308,41 @@ func runKillTokens(ctx context.Context, c *C) {
 	}
 }
 
+// underKill makes a call, kills the plugin at a random moment of the time that such a call takes, and waits for the call's end.
+func (c *C) underKill(ctx context.Context, o *Own, before sdk.Status, takes time.Duration, call func(context.Context) error) (kept bool) {
+	ended := make(chan error, 1)
+	c.Go(func(ctx context.Context) { ended <- call(ctx) })
+	moment := time.NewTimer(time.Duration(c.Rand.Int64N(int64(takes) + 1)))
+	defer moment.Stop()
+	select {
+	case <-moment.C:
+	case <-ctx.Done():
+	}
+	kept = c.crashed(ctx, o, before)
+	c.AwaitError(ctx, ended, "the end of a call under kill -9") // which was in time, or cut
+	return kept
+}
+
 func runKillCreate(ctx context.Context, c *C) {
 	o, before := c.ownStatus(ctx)
 	parent := c.Sealed(ctx, someTree()...)
-	volume := sdk.VolumeSpec{ID: c.VolumeID(), Token: sdk.NewToken(), Labels: c.Labels(), Clone: parent}
-	container := c.ContainerSpec(c.Mounts(sdk.Mount{Volume: parent, Path: "/v", ReadOnly: true}))
-	begun, ended := make(chan struct{}, 2), make(chan error, 2)
-	w := c.W
-	c.Go(func(ctx context.Context) { begun <- struct{}{}; ended <- w.CreateVolume(ctx, volume) })
-	c.Go(func(ctx context.Context) { begun <- struct{}{}; ended <- w.CreateContainer(ctx, container, nil) })
-	for range 2 {
-		c.Await(ctx, begun, "the beginning of a creation")
+	var takes time.Duration
+	for round := range 1 + c.Times(10) { // in the first one nothing is killed
+		volume := sdk.VolumeSpec{ID: c.VolumeID(), Token: sdk.NewToken(), Labels: c.Labels(), Clone: parent}
+		container := c.ContainerSpec(c.Mounts(sdk.Mount{Volume: parent, Path: "/v", ReadOnly: true}))
+		create := func(ctx context.Context) error {
+			return cmp.Or(c.W.CreateVolume(ctx, volume), c.W.CreateContainer(ctx, container, nil))
+		}
+		if round > 0 && !c.underKill(ctx, o, before, takes, create) {
+			return
+		}
+		began := time.Now()
+		c.OK(create(ctx), "creating a volume and a container, once more after kill -9")
+		if round == 0 {
+			takes = time.Since(began)
+		}
+		c.WantTree(c.Tree(ctx, volume.ID, ""), someTree(), c.treeTimes(), "the volume")
+		c.WantOutput(c.Exec(ctx, container.ID, c.Commands.CatFile("/v/hello")), "hello, world\n", "", "the container")
+		c.OK(c.W.DestroyContainer(ctx, container.ID), "destroying the container")
 	}
-	kept := c.crashed(ctx, o, before)
-	for range 2 {
-		c.AwaitError(ctx, ended, "the end of a creation under kill -9") // in time, or cut
-	}
-	if !kept {
-		return
-	}
-	c.OK(c.W.CreateVolume(ctx, volume), "creating the volume again after kill -9")
-	c.OK(c.W.CreateContainer(ctx, container, nil), "creating the container again after kill -9")
-	c.WantTree(c.Tree(ctx, volume.ID, ""), someTree(), c.treeTimes(), "the volume")
-	c.WantOutput(c.Exec(ctx, container.ID, c.Commands.CatFile("/v/hello")), "hello, world\n", "", "the container")
 }

@@ -19,7 +19,11 @@ func listMutants() []Mutant {
 		},
 		{
 			ID: "workers-end", Doc: "Workers returns once it has told what there is", Rule: 2, Near: true,
-			Killers: []string{"W07-workers"}, runtime: func(rt sdk.Runtime) sdk.Runtime { return &workersEnd{rt} },
+			Killers: []string{"W07-workers"}, runtime: func(rt sdk.Runtime) sdk.Runtime { return &workersEnd{Runtime: rt} },
+		},
+		{
+			ID: "workers-end-unnoticed", Doc: "the stream of workers ends after the first event, unless its watcher has just gone", Rule: 14, Near: true,
+			Killers: []string{"W07-workers"}, runtime: func(rt sdk.Runtime) sdk.Runtime { return &workersEnd{Runtime: rt, canceled: true} },
 		},
 		{
 			ID: "filter-any", Doc: "a filter passes what has one of its labels", Rule: 10,
@@ -95,7 +99,10 @@ func listMutants() []Mutant {
 	}
 }
 
-type workersEnd struct{ sdk.Runtime }
+type workersEnd struct {
+	sdk.Runtime
+	canceled bool // it tells of the end of its context, where that has come
+}
 
 var errToldOnce = errors.New("the first event was told")
 
@@ -107,7 +114,10 @@ func (w *workersEnd) Workers(ctx context.Context, emit func(sdk.WorkerEvent) err
 		}
 		return errToldOnce
 	})
-	if err == errToldOnce {
+	switch {
+	case err == errToldOnce && w.canceled:
+		return ctx.Err()
+	case err == errToldOnce:
 		return nil
 	}
 	return err
