@@ -327,7 +327,7 @@ func (c *C) FollowUnackedStdin(ctx context.Context, id sdk.ContainerID, p sdk.Pr
 	defer cancel()
 	err := c.W.FollowProcess(followCtx, id, p, 0, j.Into(sdk.Follow{Stdin: in, Acks: acknowledge(0), Exit: func(sdk.Exit) error { cancel(); return nil }}))
 	if err != nil && !isCanceled(err) {
-		c.Fatalf("a call that nothing speaks against must succeed", "following process %q with stdin: %s", p, describe(err))
+		c.refused(err, "following process %q with stdin", p)
 	}
 	return j
 }

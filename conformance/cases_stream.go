@@ -228,7 +228,7 @@ func (c *C) FollowUnacked(ctx context.Context, id sdk.ContainerID, p sdk.Process
 		Exit: func(sdk.Exit) error { cancel(); return nil },
 	}))
 	if err != nil && !isCanceled(err) {
-		c.Fatalf("a call that nothing speaks against must succeed", "following process %q from %d: %s", p, from, describe(err))
+		c.refused(err, "following process %q from %d", p, from)
 	}
 	if j.Exit == nil {
 		c.Fatalf("a follower gets the exit", "following process %q from %d ended without an exit", p, from)

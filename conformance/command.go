@@ -97,7 +97,7 @@ func (p Program) open(ctx context.Context) (*Instance, error) {
 	}
 	pid := func() int { return plugin.State().PID }
 	return &Instance{
-		Runtime: session.Runtime, Close: stop, PID: pid,
+		Runtime: session.Runtime, Close: stop, PID: pid, Said: plugin.Said,
 		Ended: func(ctx context.Context) string { return ended(ctx, plugin) },
 		Crash: func(ctx context.Context) (sdk.Runtime, error) { return crash(ctx, plugin) },
 	}, nil

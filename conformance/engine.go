@@ -135,7 +135,7 @@ func (s *suite) prejudge(ctx context.Context, kase Case) (Status, string) {
 		return EnvMissing, "the suite's probe is built for WASI, not for Linux"
 	}
 	if slices.Contains(kase.Env, EnvBare) && !s.target.Bare && !own {
-		return EnvMissing, "the target's commands need a root of their own"
+		return EnvMissing, "its containers hold no shell: give the suite's own program, the probe"
 	}
 	return "", ""
 }

@@ -28,6 +28,12 @@ func WriteText(w io.Writer, s Summary, opts TextOptions) error {
 		}
 	}
 	if !opts.Brief {
+		if len(s.Said) > 0 {
+			b.WriteString("the plugin's last words on stderr, which may be of any case:\n")
+		}
+		for _, line := range s.Said {
+			fmt.Fprintf(&b, "    %s\n", printable.Message(line))
+		}
 		writeSlowest(&b, s)
 	}
 	tw := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

@@ -174,10 +174,26 @@ func (s *suite) within(ctx context.Context, f func() error) error {
 func (s *suite) installation() string { return "conformance-" + s.id }
 
 func (s *suite) summary(results []Result) Summary {
-	return summarize(Summary{
+	sum := summarize(Summary{
 		Asked: s.opts.asked(), Target: s.target.Name, Worker: s.name, SDK: sdk.Version, Features: s.status.Features, Seed: s.opts.Seed,
 		Started: s.started, Seconds: time.Since(s.started).Seconds(),
 	}, results)
+	if sum.Counts[Fail]+sum.Counts[Error] > 0 && s.inst.Said != nil {
+		sum.Said = lastLines(s.inst.Said())
+	}
+	return sum
+}
+
+// saidLines is how many lines of a plugin's a report shows: the end of a traceback of most languages.
+const saidLines = 20
+
+func lastLines(text string) []string {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return nil
+	}
+	lines := strings.Split(text, "\n")
+	return lines[max(0, len(lines)-saidLines):]
 }
 
 var errEnough = errors.New("the snapshot is all that is needed")

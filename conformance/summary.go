@@ -21,7 +21,8 @@ type Summary struct {
 	Command  []string         `json:"command,omitempty"` // arguments of "slipway conformance run" that do it again, without the values of variables
 	Profiles []ProfileSummary `json:"profiles"`          // in the order of Profiles; those without cases are left out
 	Counts   map[Status]int   `json:"counts"`
-	Results  []Result         `json:"results"` // in the order of the cases
+	Results  []Result         `json:"results"`        // in the order of the cases
+	Said     []string         `json:"said,omitempty"` // the last lines that the plugin wrote to stderr, where something failed
 }
 
 // ProfileSummary is what came of one profile.

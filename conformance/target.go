@@ -53,6 +53,8 @@ type Instance struct {
 	PID func() int
 	// Ended waits for the end of the plugin's process, or that of ctx, and tells in words how it ended; empty: it still runs. Nil: nobody knows.
 	Ended func(ctx context.Context) string
+	// Said is what the plugin has written to stderr last. Nil: nobody knows.
+	Said func() string
 	// Crash ends the plugin as SIGKILL does and gives the runtime of its next start. Nil: it cannot be done.
 	Crash func(ctx context.Context) (sdk.Runtime, error)
 }

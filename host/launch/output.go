@@ -12,6 +12,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/slipway-run/slipway/internal/printable"
@@ -35,7 +36,7 @@ func newOutput(log *slog.Logger) *output {
 	return &output{log: log, first: make(chan struct{}), stdout: newBucket(), stderr: newBucket()}
 }
 
-// tail is what stderr said last. It is to be asked for after the reader's end.
+// tail is what stderr said last.
 func (o *output) tail() string { return clean(string(o.ring.bytes())) }
 
 // lastWords reads a pipe to its end. Once its deadline has passed it gives what is in the pipe, and waits for nothing: what a process has
@@ -267,17 +268,29 @@ func eachLine(r io.Reader, do func(line []byte, cut int)) {
 }
 
 // ring keeps the last tailSize bytes written to it.
-type ring struct{ buf []byte }
+type ring struct {
+	mu  sync.Mutex
+	buf []byte
+}
 
 func (r *ring) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.buf = append(r.buf, p[max(0, len(p)-tailSize):]...)
 	if len(r.buf) > 2*tailSize {
-		r.buf = append(r.buf[:0], r.bytes()...)
+		r.buf = append(r.buf[:0], r.last()...)
 	}
 	return len(p), nil
 }
 
-func (r *ring) bytes() []byte { return r.buf[max(0, len(r.buf)-tailSize):] }
+// last is what is kept. With mu held.
+func (r *ring) last() []byte { return r.buf[max(0, len(r.buf)-tailSize):] }
+
+func (r *ring) bytes() []byte {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return bytes.Clone(r.last())
+}
 
 // bucket is a token bucket over lines.
 type bucket struct {

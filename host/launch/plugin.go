@@ -89,6 +89,22 @@ func (p *Plugin) Changes() <-chan struct{} {
 	return p.changed
 }
 
+// Said is what the plugin has written to stderr last, at most 64 KiB of the process that ended last and of the one that runs, without control characters but
+// line feeds and tabs. It was logged as well, a line at a time.
+func (p *Plugin) Said() string {
+	p.mu.Lock()
+	s, exit := p.session, p.report.LastExit
+	p.mu.Unlock()
+	said := ""
+	if exit != nil {
+		said = exit.StderrTail
+	}
+	if s != nil && !closed(s.Gone) {
+		said += s.said()
+	}
+	return said
+}
+
 // Session gives the running session. It waits while the plugin starts, or backs off from a failure; when the circuit is
 // open, or the plugin stopped, it fails at once with an [*Error], whose class is Unavailable. When ctx ends first the error is
 // ctx's, with what is known.

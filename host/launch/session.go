@@ -23,6 +23,8 @@ type Session struct {
 	// Gone is closed when the process has ended, or has been given up as hung. Every call then ends as Unavailable with
 	// [sdk.ReasonPluginGone]; ask [Plugin.Session] for the next one.
 	Gone <-chan struct{}
+
+	said func() string // what its process has written to stderr last
 }
 
 // instance is what the plugin's goroutine holds of a session.
@@ -65,7 +67,7 @@ func (p *Plugin) launch(ctx context.Context, epoch uint64) (*instance, *Error) {
 	if err != nil {
 		return nil, p.fail(p.explain(ctx, proc, err), path)
 	}
-	s := &Session{Epoch: epoch, Info: info, Runtime: client.Runtime(), Gone: proc.gone}
+	s := &Session{Epoch: epoch, Info: info, Runtime: client.Runtime(), Gone: proc.gone, said: proc.out.tail}
 	hashing.Wait()
 	return &instance{session: s, proc: proc, client: client, path: path, sum: strings.ToLower(sum)}, nil
 }
