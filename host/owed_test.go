@@ -146,16 +146,20 @@ func TestOwedAfterTheCall(t *testing.T) {
 			rt := newMemory(t, "m")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
+			returned := make(chan struct{}) // or the rest may be done before its caller looks
 			h := openHost(t, rt, Options{fault: func(point string) {
 				if point == at {
 					cancel()
+					<-returned
 				}
 			}}, "m")
 			c, err := h.Container(t.Context(), "owner", ContainerRequest{Outputs: []Output{{"o", "o"}}})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.Destroy(ctx); err == nil {
+			err = c.Destroy(ctx)
+			close(returned)
+			if err == nil {
 				t.Fatal("it worked")
 			}
 			destroyed(t, h, rt)
