@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/slipway-run/slipway/host/stream"
 	"github.com/slipway-run/slipway/sdk"
@@ -33,10 +34,10 @@ func (h *Host) readAnywhere(ctx context.Context, a *Artifact, w io.Writer, read 
 		return err
 	}
 	nearest(sources, WorkerReport{})
-	out := &counter{w: w}
+	out := &counter{w: w, idle: h.cfg.Timing.WorkerGone}
 	var errs []error
 	for _, src := range sources {
-		err := read(ctx, src, out)
+		err := out.unlessIdle(ctx, func(ctx context.Context) error { return read(ctx, src, out) })
 		if err == nil {
 			return nil
 		}
@@ -49,13 +50,38 @@ func (h *Host) readAnywhere(ctx context.Context, a *Artifact, w io.Writer, read 
 	return errors.Join(errs...)
 }
 
+// counter passes on what a source writes, and ends a source that writes nothing for too long.
 type counter struct {
-	w   io.Writer
-	n   int64
-	err error
+	w    io.Writer
+	n    int64
+	err  error         // w's
+	idle time.Duration // zero: for ever
+
+	silent *time.Timer // stopped while w has what was written last: that w is slow is not the source's fault
+}
+
+// unlessIdle has a source write. Where it writes nothing for too long its context ends, and that is the error, as Unavailable.
+func (c *counter) unlessIdle(ctx context.Context, read func(context.Context) error) error {
+	if c.idle <= 0 {
+		return read(ctx)
+	}
+	reading, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	silent := sdk.NewUnavailable(stream.ErrIdle, "%v (%v)", stream.ErrIdle, c.idle)
+	c.silent = time.AfterFunc(c.idle, func() { cancel(silent) })
+	err := read(reading)
+	c.silent.Stop()
+	if err != nil && ctx.Err() == nil && context.Cause(reading) == error(silent) {
+		return silent
+	}
+	return err
 }
 
 func (c *counter) Write(p []byte) (int, error) {
+	if c.silent != nil {
+		c.silent.Stop()
+		defer c.silent.Reset(c.idle)
+	}
 	n, err := c.w.Write(p)
 	c.n += int64(n)
 	if err != nil {

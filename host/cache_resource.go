@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-run/slipway/host/store"
@@ -29,6 +30,7 @@ type CacheRequest struct {
 // succeeded, and is then there for all, on every worker that it is brought to. Where its content was lost with the workers that had
 // it, it is made again.
 func (h *Host) Cached(ctx context.Context, req CacheRequest) (_ *Artifact, made bool, err error) {
+	var called atomic.Bool // by what may outlive this call, for others who wait for it
 	if req.Key == "" || req.Make == nil || req.TTL < 0 {
 		return nil, false, sdk.NewInvalid(sdk.ReasonSpec, "a cache needs a key, something that makes its content, and no negative time to live")
 	}
@@ -40,7 +42,7 @@ func (h *Host) Cached(ctx context.Context, req CacheRequest) (_ *Artifact, made 
 		if a, err := h.useCache(ctx, key, req.ValidAt, nil); a != nil || err != nil { // since the last look
 			return a, err
 		}
-		made = true
+		called.Store(true)
 		a, err := req.Make(ctx)
 		if err != nil {
 			return nil, err
@@ -53,7 +55,7 @@ func (h *Host) Cached(ctx context.Context, req CacheRequest) (_ *Artifact, made 
 	if err != nil {
 		return nil, false, fmt.Errorf("cache %s: %w", req.Key, err)
 	}
-	return a, made, nil
+	return a, called.Load(), nil
 }
 
 // InvalidateCache says that what is under a key is not what the key stands for any more. Requests of an earlier time still get it.

@@ -158,7 +158,7 @@ func output(t testing.TB, p *Process) string {
 }
 
 func readAll(ctx context.Context, p *Process) (string, error) {
-	r, err := p.Output(0)
+	r, err := p.Output(ctx, 0)
 	if err != nil {
 		return "", err
 	}

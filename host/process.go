@@ -348,9 +348,13 @@ func (p *Process) Wait(ctx context.Context) (Outcome, error) {
 func (p *Process) Done() <-chan struct{} { return p.done }
 
 // Output reads what the process wrote, from a position on, as it comes. Any number may read, each at its own pace, during the process
-// and after it.
-func (p *Process) Output(from sdk.Position) (*spool.Reader, error) {
-	<-p.stored
+// and after it. It waits for the place of the output, which a full disk may keep from being made; ctx bounds that.
+func (p *Process) Output(ctx context.Context, from sdk.Position) (*spool.Reader, error) {
+	select {
+	case <-p.stored:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	return p.h.spool.Reader(p.id, int64(from))
 }
 

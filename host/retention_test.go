@@ -46,7 +46,7 @@ job "j" {
 	if err := h.forget(t.Context(), time.Now().Add(time.Second)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Output(0); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := p.Output(t.Context(), 0); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("output after it was forgotten: %v", err)
 	}
 	err = h.store.View(t.Context(), func(tx *store.Tx) error {

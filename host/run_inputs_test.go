@@ -75,7 +75,7 @@ func TestInputsStay(t *testing.T) {
 		res, failure = h.Run(t.Context(), req)
 	}()
 	p := <-started
-	r, err := p.Output(0)
+	r, err := p.Output(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestInputsOfResumedRun(t *testing.T) {
 	req.Events = func(e Event) {
 		if e.Kind == EventStarted && e.Step == "first" {
 			go func() {
-				r, err := e.Process.Output(0)
+				r, err := e.Process.Output(t.Context(), 0)
 				if err == nil {
 					defer r.Close()
 					if _, err = r.Next(t.Context()); err == nil {

@@ -49,7 +49,7 @@ job "j" {
 }
 
 func firstRecord(t *testing.T, p *Process) (string, error) {
-	r, err := p.Output(0)
+	r, err := p.Output(t.Context(), 0)
 	if err != nil {
 		return "", err
 	}

@@ -320,7 +320,7 @@ job "quick" {
 
 // awaitText waits until a process has written a text.
 func awaitText(t testing.TB, p *Process, text string) {
-	r, err := p.Output(0)
+	r, err := p.Output(t.Context(), 0)
 	if err != nil {
 		t.Error(err)
 		return

@@ -118,3 +118,13 @@ func TestWaitsForRoom(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestOutputIsBounded: whoever reads output that has no place yet waits no longer than his context.
+func TestOutputIsBounded(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	p := &Process{stored: make(chan struct{})}
+	if _, err := p.Output(ctx, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want it to be cancelled", err)
+	}
+}

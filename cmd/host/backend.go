@@ -155,7 +155,7 @@ func (e *embedded) run(ctx context.Context, req host.RunRequest, tell func(happe
 		case host.EventStarted:
 			p := ev.Process
 			processes[ev.Step] = p
-			out.open = func(context.Context) (records, error) { return p.Output(0) }
+			out.open = func(ctx context.Context) (records, error) { return p.Output(ctx, 0) }
 		case host.EventFinished:
 			if p := processes[ev.Step]; p != nil {
 				select {

@@ -259,7 +259,7 @@ func (s *Server) followOutput(ctx context.Context, name *pb.ProcessName, from in
 	if err != nil {
 		return err
 	}
-	r, err := p.Output(sdk.Position(from))
+	r, err := p.Output(ctx, sdk.Position(from))
 	if errors.Is(err, fs.ErrNotExist) { // it was lost before it wrote anything
 		return nil
 	}
