@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"io"
+	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/slipway-run/slipway/host/stream"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -62,5 +65,40 @@ func TestIdleSource(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestSilentOutput: whoever waits for a run hears that a worker does not give an output, and which it is.
+func TestSilentOutput(t *testing.T) {
+	t.Parallel()
+	told := make(chan struct{})
+	o := &hooked{Runtime: newMemory(t, "m"), on: map[string]func(int, func() error) error{"stream-out": func(_ int, real func() error) error {
+		select {
+		case <-told:
+		case <-t.Context().Done():
+		}
+		return real()
+	}}}
+	h := openHost(t, o, Options{}, "m")
+	tell := sync.OnceFunc(func() { close(told) })
+	res, err := h.Run(testkit.Context(t), RunRequest{
+		ID: "r", Outputs: map[string]string{"o": filepath.Join(t.TempDir(), "o")},
+		Job: parseJob(t, `job "j" {
+	step "s" {
+		outputs = ["o"]
+		run {
+			path = "true"
+		}
+	}
+	output "o" { from = step.s.o }
+}`),
+		Events: func(e Event) {
+			if e.Kind == EventWaiting && e.Step == "" && e.Worker == "m" && e.Message == "for worker m: read run/r/s/o" {
+				tell()
+			}
+		},
+	})
+	if err != nil || res.Outputs["o"] == "" {
+		t.Errorf("%+v, %v", res, err)
 	}
 }

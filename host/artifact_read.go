@@ -37,7 +37,12 @@ func (h *Host) readAnywhere(ctx context.Context, a *Artifact, w io.Writer, read 
 	out := &counter{w: w, idle: h.cfg.Timing.WorkerGone}
 	var errs []error
 	for _, src := range sources {
+		out.heard = nil
+		if src.worker != nil {
+			out.heard = listen(ctx, src.worker, "read "+a.Name)
+		}
 		err := out.unlessIdle(ctx, func(ctx context.Context) error { return read(ctx, src, out) })
+		out.heard.end(err == nil)
 		if err == nil {
 			return nil
 		}
@@ -57,6 +62,7 @@ type counter struct {
 	err  error         // w's
 	idle time.Duration // zero: for ever
 
+	heard  *listener   // nil: nobody wants to know what is waited for
 	silent *time.Timer // stopped while w has what was written last: that w is slow is not the source's fault
 }
 
@@ -82,6 +88,8 @@ func (c *counter) Write(p []byte) (int, error) {
 		c.silent.Stop()
 		defer c.silent.Reset(c.idle)
 	}
+	c.heard.hold()
+	defer c.heard.goOn()
 	n, err := c.w.Write(p)
 	c.n += int64(n)
 	if err != nil {

@@ -361,6 +361,7 @@ func (r *run) tell(e Event) {
 
 // takeOutputs downloads what the request wants of the steps that succeeded.
 func (r *run) takeOutputs(ctx context.Context) (map[string]string, error) {
+	ctx = onSilence(ctx, func(worker string, why error) { r.tell(pauseEvent(worker, why)) }, func(worker, what string) { r.tell(slowEvent(worker, what)) })
 	taken := make(map[string]string)
 	var errs []error
 	for _, o := range r.req.Job.Outputs {

@@ -153,6 +153,32 @@ func (l *listener) sign() {
 	l.timer.Reset(l.of.stalled)
 }
 
+// hold says that the call waits for whoever takes what it gives, not for the worker, until goOn.
+func (l *listener) hold() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer.Stop()
+	if l.slow != nil {
+		l.slow.Stop()
+	}
+}
+
+// goOn notes progress of a stream: a worker that then gives nothing is waited for anew.
+func (l *listener) goOn() {
+	if l == nil {
+		return
+	}
+	l.sign()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.slow != nil && !l.over {
+		l.slow.Reset(slowCall)
+	}
+}
+
 // end notes that the call has come to an end, or was cut. Nothing is told of it afterwards.
 func (l *listener) end(answered bool) {
 	if l == nil {

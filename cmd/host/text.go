@@ -135,7 +135,7 @@ func (v *textView) note(step, text string) { v.painted(step, 0, text) }
 // painted is note in a colour; 0: none.
 func (v *textView) painted(step string, colour int, text string) {
 	text = v.a.err.paint(colour, printable.Message(text))
-	if v.plain {
+	if v.plain || step == "" { // of the run itself
 		v.print("slipway: " + text)
 		return
 	}
