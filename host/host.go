@@ -146,7 +146,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	if err != nil {
 		return nil, err
 	}
-	if h.spool, err = spool.Open(filepath.Join(h.dir, "spool"), spool.Options{}); err != nil {
+	if h.spool, err = spool.Open(filepath.Join(h.dir, "spool"), spool.Options{MaxBytes: h.cfg.Reaping.OutputSize}); err != nil {
 		return nil, errors.Join(err, h.store.Close())
 	}
 	if h.blobs, err = h.loadBlobs(ctx); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/slipway-run/slipway/host/spool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/internal/testkit"
+	"github.com/slipway-run/slipway/sdk"
 )
 
 // TestForget: an ended run's records and output go after their time, and not before.
@@ -176,5 +177,28 @@ func TestStrayOutput(t *testing.T) {
 	}
 	if err := h.removeStray(t.Context()); err != nil || !slices.Equal(stored(h), []string{young.id}) {
 		t.Errorf("output is left of %q, %v", stored(h), err)
+	}
+}
+
+// TestOutputSize: what is more than the state directory keeps of one process's output is told as a gap, and the process goes on to its end.
+func TestOutputSize(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig("m")
+	cfg.Reaping.OutputSize = 10
+	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": newMemory(t, "m")}})
+	c, err := h.Container(t.Context(), "owner", ContainerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.Start(t.Context(), MainProcess, ProcessRequest{Path: "sh", Args: []string{"-c", "echo 12345; echo 67890; echo more; exit 3"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, err := p.Wait(testkit.Context(t))
+	if err != nil || end.Exit == nil || end.Exit.Code != 3 {
+		t.Errorf("%+v, %v", end, err)
+	}
+	if out := output(t, p); out != "12345\n6789<gap>" {
+		t.Errorf("output %q", out)
 	}
 }

@@ -90,13 +90,17 @@ type Reaping struct {
 
 	// KeepFailed leaves containers of steps whose command failed for people to look at; keep_failed in the file. Default: none are.
 	KeepFailed bool
+
+	// OutputSize, output_size in the file, is how many bytes of one process's output are kept, the first ones: what comes after is told as a gap, and the
+	// process goes on. Default: all.
+	OutputSize int64
 }
 
 // OrDefault fills in what is zero.
 func (r Reaping) OrDefault() Reaping {
 	d := Default().Reaping
 	return Reaping{Every: cmp.Or(r.Every, d.Every), Failed: cmp.Or(r.Failed, d.Failed),
-		Abandoned: cmp.Or(r.Abandoned, d.Abandoned), Records: cmp.Or(r.Records, d.Records), KeepFailed: r.KeepFailed}
+		Abandoned: cmp.Or(r.Abandoned, d.Abandoned), Records: cmp.Or(r.Records, d.Records), KeepFailed: r.KeepFailed, OutputSize: r.OutputSize}
 }
 
 // Dir is the directory that relative commands start from; empty for the built-in configuration.

@@ -181,12 +181,12 @@ func TestEnvIsExact(t *testing.T) {
 
 // What a reaping block says counts, and what it leaves out has its default.
 func TestReaping(t *testing.T) {
-	c, diags := config.Parse([]byte("reaping {\n  every = \"1m\"\n  records = \"24h\"\n  keep_failed = true\n}\n"), "f.hcl")
-	want := config.Reaping{Every: time.Minute, Failed: 120 * time.Hour, Abandoned: 24 * time.Hour, Records: 24 * time.Hour, KeepFailed: true}
+	c, diags := config.Parse([]byte("reaping {\n  every = \"1m\"\n  records = \"24h\"\n  keep_failed = true\n  output_size = \"1MiB\"\n}\n"), "f.hcl")
+	want := config.Reaping{Every: time.Minute, Failed: 120 * time.Hour, Abandoned: 24 * time.Hour, Records: 24 * time.Hour, KeepFailed: true, OutputSize: 1 << 20}
 	if diags.HasErrors() || c.Reaping != want {
 		t.Errorf("%+v with %v, want %+v", c.Reaping, diags, want)
 	}
-	if got := (config.Reaping{Every: time.Minute, Records: 24 * time.Hour, KeepFailed: true}).OrDefault(); got != want {
+	if got := (config.Reaping{Every: time.Minute, Records: 24 * time.Hour, KeepFailed: true, OutputSize: 1 << 20}).OrDefault(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -144,6 +144,7 @@ func reapingFields() []sdk.Field {
 		{Name: "abandoned", Type: sdk.TypeDuration},
 		{Name: "records", Type: sdk.TypeDuration},
 		{Name: "keep_failed", Type: sdk.TypeBool},
+		{Name: "output_size", Type: sdk.TypeBytes},
 	}
 }
 
@@ -356,18 +357,19 @@ func (r *reader) timing(t *Timing, b *hcl.Block) {
 }
 
 func (r *reader) reaping(t *Reaping, b *hcl.Block) {
-	v := r.durations(b, reapingFields(), map[string]*time.Duration{"every": &t.Every, "failed": &t.Failed, "abandoned": &t.Abandoned, "records": &t.Records})
+	content, v := r.durations(b, reapingFields(), map[string]*time.Duration{"every": &t.Every, "failed": &t.Failed, "abandoned": &t.Abandoned, "records": &t.Records})
 	t.KeepFailed, _ = v["keep_failed"].(bool)
+	t.OutputSize = r.size(content, v, "output_size")
 }
 
 // durations reads a block with them, none of which may be nothing, and gives all that it says.
-func (r *reader) durations(b *hcl.Block, fields []sdk.Field, to map[string]*time.Duration) map[string]any {
+func (r *reader) durations(b *hcl.Block, fields []sdk.Field, to map[string]*time.Duration) (*hcl.BodyContent, map[string]any) {
 	content := r.content(b.Body, fields)
 	v := r.settings(content, fields)
 	for name, d := range to {
 		r.patience(content, v, name, d)
 	}
-	return v
+	return content, v
 }
 
 // patience takes a duration, which must not be nothing.
