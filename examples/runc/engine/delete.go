@@ -49,6 +49,9 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 		return err
 	}
 	defer e.admitCommands(id)
+	if err := e.endOrphans(ctx, id); err != nil {
+		return err
+	}
 	if err := e.killAll(ctx, id); err != nil {
 		return err
 	}

@@ -54,7 +54,7 @@ func (e *Engine) Exec(ctx context.Context, id string, command Command, stdin io.
 		return err
 	}
 	defer e.leave(id, r)
-	dir, err := os.MkdirTemp(e.bundle(id), "command-") // what a killed process leaves goes with the container
+	dir, err := os.MkdirTemp(e.bundle(id), commandPrefix) // what a killed process leaves goes with the container
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("container %q: %w", id, ErrNotFound)
 	}

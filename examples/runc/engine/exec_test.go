@@ -14,6 +14,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 func TestExec(t *testing.T) {
@@ -212,6 +214,48 @@ func TestRuncKilled(t *testing.T) {
 	}
 	w.none(t, "c", "7200", 1)
 	w.delete(t.Context(), "c")
+}
+
+// TestDeleteAfterKilledEngine deletes what an engine was deleting when it was killed: it had stopped the runc of a command, and killed the command.
+func TestDeleteAfterKilledEngine(t *testing.T) {
+	w := newWorld(t)
+	w.create("c", nil)
+	started, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- w.Exec(t.Context(), "c", script("echo started; exec sleep 7200"), nil, writerFunc(func(p []byte) (int, error) { close(started); return len(p), nil }), nil)
+	}()
+	select {
+	case <-started:
+	case err := <-ended:
+		t.Fatal(err)
+	}
+	runcs := 0
+	for _, pid := range livingChildren(os.Getpid()) {
+		if !w.runsCommand("/proc/"+itoa(pid)+"/cmdline", "c") {
+			continue
+		}
+		runcs++
+		p, err := os.FindProcess(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !killChildren(t.Context(), &exec.Cmd{Process: p}) {
+			t.Error("runc had no command")
+		}
+	}
+	if runcs != 1 {
+		t.Errorf("there are %d runcs", runcs)
+	}
+	other, err := New(w.Engine.dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Delete(testkit.Context(t), "c"); err != nil {
+		t.Error(err)
+	}
+	if err := <-ended; err == nil {
+		t.Error("the command is said to have ended well")
+	}
 }
 
 // TestDeleteUnderCommands deletes a container in which commands start and run.
