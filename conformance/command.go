@@ -182,6 +182,7 @@ func crash(ctx context.Context, plugin *launch.Plugin) (sdk.Runtime, error) {
 	case <-ctx.Done():
 		return nil, fmt.Errorf("the end of the plugin's process was not seen: %w", context.Cause(ctx))
 	}
+	plugin.Restart() // at once, however often: that it ended was not its own doing
 	next, err := plugin.Session(ctx)
 	if err != nil {
 		return nil, err

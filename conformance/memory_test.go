@@ -151,3 +151,17 @@ func TestMemoryWorld(t *testing.T) {
 	}
 	Run(t, memoryProgram(t, path, fmt.Sprintf(`{"world":%q}`, "unix:"+socket), nil), options([]string{"R*", "P01*", "I07*", "S11*"}, EnvProbe))
 }
+
+// TestCrashOften: however often a case kills the plugin, it is there again at once, though a host would wait longer each time, and then not try for a while.
+func TestCrashOften(t *testing.T) {
+	inst, err := memoryProgram(t, buildMemory(t), `{}`, nil).Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer inst.Close()
+	for i := range 8 { // of which five within two minutes are too many
+		if _, err := inst.Crash(testkit.Context(t)); err != nil {
+			t.Fatalf("the plugin is gone after %d kills: %v", i+1, err)
+		}
+	}
+}
