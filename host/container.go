@@ -168,7 +168,9 @@ func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequ
 		// No start was sent, so it may be tried again: elsewhere if this worker cannot, here too if it came back as another one, or has room then.
 		var gone *WorkerGoneError
 		switch {
-		case ctx.Err() != nil || h.ctx.Err() != nil:
+		case h.ctx.Err() != nil: // whatever the worker said: the next host settles what it has made
+			return nil, errors.Join(err, ErrClosed)
+		case ctx.Err() != nil:
 			return nil, err
 		case errors.Is(err, sdk.Exhausted):
 			exhausted[where.Worker], retryIn = err.Error(), b.after(err)

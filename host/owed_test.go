@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -191,4 +192,23 @@ func TestOwedAcrossStarts(t *testing.T) {
 	fails.Store(3)
 	h = openHost(t, o, Options{StateDir: dir}, "m")
 	destroyed(t, h, rt)
+}
+
+// TestClosedWhileCreating: a creation that fails while its host closes may have had its effect, which the next host adopts; so its caller hears that the host was
+// closed, and not only what the worker said.
+func TestClosedWhileCreating(t *testing.T) {
+	t.Parallel()
+	rt, dir := newMemory(t, "m"), t.TempDir()
+	var h *Host
+	var closing sync.WaitGroup
+	o := &hooked{Runtime: rt, on: map[string]func(int, func() error) error{"create": func(_ int, real func() error) error {
+		closing.Go(func() { closeTestHost(t, h) })
+		<-h.ctx.Done()
+		return errors.Join(real(), sdk.NewInternal(nil, "device or resource busy"))
+	}}}
+	h = openHost(t, o, Options{StateDir: dir}, "m")
+	if c, err := h.Container(testkit.Context(t), "owner", ContainerRequest{}); !errors.Is(err, ErrClosed) {
+		t.Errorf("%v, %v, want that it was closed", c, err)
+	}
+	closing.Wait()
 }
