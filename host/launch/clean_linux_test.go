@@ -238,3 +238,42 @@ func TestAPluginDoesNotOutliveItsHost(t *testing.T) {
 		})
 	}
 }
+
+// A sweep that begins and ends between the making of a lock and its locking takes the name away; a directory under such a lock would stay for
+// ever once its host is killed.
+func TestASweepOvertakesALock(t *testing.T) {
+	base := t.TempDir()
+	for name, c := range map[string]struct {
+		between func(lock *os.File)
+		held    bool
+	}{
+		"no sweep":        {func(*os.File) {}, true},
+		"a sweep":         {func(*os.File) { sweep(base) }, false},
+		"a sweep goes on": {func(lock *os.File) { holdAnew(t, lock.Name()) }, false},
+		"name taken over": {func(lock *os.File) { sweep(base); os.WriteFile(lock.Name(), nil, 0o600) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lock, err := os.CreateTemp(base, dirPattern+lockSuffix)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lock.Close()
+			defer os.Remove(lock.Name())
+			c.between(lock)
+			if held, err := hold(lock); err != nil || held != c.held {
+				t.Errorf("held is %v, %v", held, err)
+			}
+		})
+	}
+}
+
+func holdAnew(t *testing.T, name string) {
+	other, err := openOwn(name)
+	if err == nil {
+		t.Cleanup(func() { other.Close() })
+		err = tryLock(other)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,7 +1,9 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -73,16 +75,37 @@ func newLock(base string) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err = tryLock(lock); err == nil {
+		held, err := hold(lock)
+		if held {
 			return lock, nil
 		}
 		lock.Close()
 		os.Remove(lock.Name())
-		if !isLocked(err) {
+		if err != nil {
 			return nil, fmt.Errorf("locking %s: %w", lock.Name(), err)
 		}
-		// Another host's sweep was quicker and removes it: take another name.
+		// Another host's sweep was quicker: take another name.
 	}
+}
+
+// hold locks a new file, unless a sweep has it, or had it: one that has come and gone between the file's making and its locking has removed
+// its name, and no later sweep would find the directory.
+func hold(lock *os.File) (held bool, err error) {
+	if err := tryLock(lock); err != nil {
+		if isLocked(err) {
+			return false, nil
+		}
+		return false, err
+	}
+	ours, err := lock.Stat()
+	if err != nil {
+		return false, err
+	}
+	named, err := os.Lstat(lock.Name())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil && os.SameFile(ours, named), err
 }
 
 const lockSuffix = ".lock"
