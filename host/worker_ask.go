@@ -61,6 +61,12 @@ func (w *worker) goneError() error {
 // slowCall is how long a call goes on before whoever waits for it is told what it waits for.
 const slowCall = 2 * time.Second
 
+// TellSlow has what is done under the context tell what it waits for on a worker, such as "list", once that takes more than a moment, two seconds.
+// Tell may be called by several goroutines at once, and again for the same worker. Steps and containers tell their own observers instead.
+func TellSlow(ctx context.Context, tell func(worker, what string)) context.Context {
+	return onSilence(ctx, func(string, error) {}, tell)
+}
+
 // silence tells one listener of calls that stay without an answer.
 type silence struct {
 	tell func(worker string, why error)

@@ -67,7 +67,7 @@ func (a *app) withDaemon(ctx context.Context, patience time.Duration, locked *st
 	if a.configFile != "" {
 		a.say(fmt.Sprintf("the daemon at %s has its own configuration: %s is not used", c.Address(), a.configFile))
 	}
-	return f(&daemon{c: c, patience: patience})
+	return f(&daemon{c: c, patience: patience, whileSlow: a.whileSlow})
 }
 
 // answerTime is how long a daemon may take to say who it is: whoever waits then is told, and a busy machine has time.
@@ -191,8 +191,16 @@ const leftTime = 30 * time.Second
 
 // daemon is a host in another process.
 type daemon struct {
-	c        *api.Client
-	patience time.Duration
+	c         *api.Client
+	patience  time.Duration
+	whileSlow func(what func() string) (done func())
+}
+
+// answer waits for an answer that tells nothing before it is whole.
+func (d *daemon) answer() (done func()) {
+	return d.whileSlow(func() string {
+		return fmt.Sprintf("the daemon at %s; \"slipway workers\" says what its workers owe", d.c.Address())
+	})
 }
 
 func (d *daemon) plugins(ctx context.Context) ([]launch.Report, error) {
@@ -217,6 +225,7 @@ func (d *daemon) explainStep(ctx context.Context, j *job.Job, step *job.Step) (*
 }
 
 func (d *daemon) abort(ctx context.Context, id string) (*host.RunResult, map[string]host.Owed, error) {
+	defer d.answer()()
 	res, err := d.c.AbortRun(ctx, id, false)
 	return res, nil, err // the daemon stays, and goes on
 }

@@ -88,10 +88,12 @@ func (e *embedded) explainReap(ctx context.Context, id string) ([]host.ReapVerdi
 }
 
 func (d *daemon) reap(ctx context.Context, dry bool) (*host.ReapReport, error) {
+	defer d.answer()()
 	return d.c.Reap(ctx, dry)
 }
 
 func (d *daemon) explainReap(ctx context.Context, id string) ([]host.ReapVerdict, error) {
+	defer d.answer()()
 	return d.c.ExplainReap(ctx, id)
 }
 

@@ -62,7 +62,10 @@ it, or
   127  there is no such command
 
 SIGQUIT ends slipway at once and prints what each of its goroutines does: for a report of a hang.`,
-		PersistentPreRunE: func(c *cobra.Command, _ []string) error { return nothingEmpty(c) },
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
+			c.SetContext(host.TellSlow(c.Context(), (&slowWorkers{say: a.say}).tell))
+			return nothingEmpty(c)
+		},
 
 		SilenceErrors: true,
 		SilenceUsage:  true,

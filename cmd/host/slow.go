@@ -36,6 +36,30 @@ func (a *app) whileSlow(what func() string) (done func()) {
 	}
 }
 
+// slowWorkers says which workers are waited for. Each is named once in a while: a worker that hangs holds up many calls.
+type slowWorkers struct {
+	say func(string)
+
+	mu   sync.Mutex
+	said map[string]time.Time // when, by worker
+}
+
+// slowAgain is how long nothing more is said of a worker.
+const slowAgain = 10 * time.Second
+
+func (s *slowWorkers) tell(worker, what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if at, ok := s.said[worker]; ok && time.Since(at) < slowAgain {
+		return
+	}
+	if s.said == nil {
+		s.said = make(map[string]time.Time)
+	}
+	s.said[worker] = time.Now()
+	s.say(fmt.Sprintf("waiting for worker %s: %s", worker, what))
+}
+
 // unready names what a host's readiness waits for.
 func unready(h *host.Host) string {
 	var waits []string

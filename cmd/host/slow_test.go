@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"testing"
 )
@@ -27,4 +28,36 @@ worker "m" { plugin = "mute" }
 	r.signal(os.Interrupt)
 	r.signal(os.Interrupt)
 	r.wait()
+}
+
+// TestSlowWorkerIsTold: commands that wait for a worker say for what, and so does one that waits for a daemon.
+func TestSlowWorkerIsTold(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	socket := p.world()
+	hangs := func(operation string) string {
+		return fmt.Sprintf("plugin \"memory\" {\n  command = \"slipway-memory\"\n  config { world = \"unix:%s\" }\n}\nworker \"m\" {\n  plugin = \"memory\"\n"+
+			"  config {\n    fault {\n      operation = %q\n      kind = \"hang\"\n      count = -1\n    }\n  }\n}\n", socket, operation)
+	}
+	p.write(map[string]string{"list.hcl": hangs("ListContainers"), "destroy.hcl": hangs("DestroyContainer"), "world.hcl": onMemory(`config { world = "unix:` + socket + `" }`),
+		"j.hcl": oneStep("echo ready; sleep 600")})
+	hurried := func(r *running, told string) {
+		t.Helper()
+		r.await("slipway: waiting for " + told)
+		r.signal(os.Interrupt)
+		r.signal(os.Interrupt)
+		r.wait()
+	}
+	hurried(p.start("-c", "list.hcl", "gc", "--state", "state"), "worker m: list")
+
+	r := p.start("-c", "world.hcl", "run", "j.hcl", "--state", "state", "--id", "a")
+	r.await("ready")
+	r.signal(os.Kill)
+	r.wait()
+	hurried(p.start("-c", "destroy.hcl", "run", "--abort", "a", "--state", "state"), "worker m: destroy container")
+
+	s := p.serve("-c", "list.hcl")
+	hurried(p.start("gc", "--state", "state"), "the daemon at")
+	s.stop()
+	p.run("-c", "world.hcl", "run", "--abort", "a", "--state", "state").wants(0)
 }
