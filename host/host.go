@@ -55,6 +55,8 @@ type Options struct {
 	told    time.Duration // in tests: instead of firstWorkers
 	clock   *clock        // in tests; nil: the machine's
 	slowTry time.Duration // in tests: instead of slowTry
+	// maxWorkers is, in tests, instead of sdk.MaxWorkers.
+	maxWorkers int
 
 	// patience, in tests, takes the place of Timing.Answer.
 	patience patience

@@ -193,8 +193,12 @@ func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent
 		for _, i := range e.Workers {
 			told[i.Name] = true
 		}
+		gone := func(name string) bool { // nobody knows which nodes a block has that is told itself
+			block, _ := p.block(name)
+			return !told[name] && !told[block.Name]
+		}
 		for name := range running {
-			if !told[name] {
+			if gone(name) {
 				p.remove(name, running)
 			}
 		}
@@ -203,24 +207,29 @@ func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent
 				p.worker(block).setNone()
 			}
 		}
+		for _, w := range p.h.sortedWorkers() { // nodes that left while nobody told it
+			if _, block := p.blocks[w.name]; w.plugin == p.cfg.Name && !block && gone(w.name) {
+				w.setRemoved()
+				p.h.tellPlacement(w)
+			}
+		}
 	}
 	for _, info := range e.Workers {
 		if e.Kind == sdk.WorkerRemove {
 			p.remove(info.Name, running)
 			continue
 		}
-		if len(running) >= sdk.MaxWorkers && running[info.Name].cancel == nil {
-			return sdk.NewInternal(nil, "it tells more than %d workers", sdk.MaxWorkers)
-		}
 		if _, ok := p.block(info.Name); !ok {
 			return sdk.NewInternal(nil, "it tells a worker %q, which is neither one of its blocks' nor a node of one", info.Name)
 		}
-		w := p.worker(info.Name)
+		w, err := p.take(info)
+		if err != nil {
+			return err
+		}
 		if w.plugin != p.cfg.Name {
 			p.h.log.Error("two plugins tell the same worker; the first keeps it", "worker", info.Name, "first", w.plugin, "second", p.cfg.Name)
 			continue
 		}
-		w.setInfo(p.merge(info))
 		if _, ok := running[info.Name]; ok {
 			w.lookNow()
 			continue
@@ -305,10 +314,37 @@ func lastSlash(s string) int {
 	return -1
 }
 
+// take notes what the plugin says of a worker, unless another plugin has it, in one step, so that none is forgotten in between. A plugin that tells ever
+// other names is ended at a bound: those that it has taken back are kept for a while.
+func (p *plugin) take(info sdk.WorkerInfo) (*worker, error) {
+	p.h.mu.Lock()
+	defer p.h.mu.Unlock()
+	if p.h.workers[info.Name] == nil {
+		all := 0
+		for _, w := range p.h.workers {
+			if w.plugin == p.cfg.Name {
+				all++
+			}
+		}
+		if most := cmp.Or(p.h.opts.maxWorkers, sdk.MaxWorkers); all >= most {
+			return nil, sdk.NewInternal(nil, "it tells more than %d workers, those counted that it has taken back and that are not forgotten yet", most)
+		}
+	}
+	w := p.workerLocked(info.Name)
+	if w.plugin == p.cfg.Name {
+		w.setInfo(p.merge(info))
+	}
+	return w, nil
+}
+
 // worker gives the host's entry for a name, made where there is none.
 func (p *plugin) worker(name string) *worker {
 	p.h.mu.Lock()
 	defer p.h.mu.Unlock()
+	return p.workerLocked(name)
+}
+
+func (p *plugin) workerLocked(name string) *worker {
 	w := p.h.workers[name]
 	if w == nil {
 		w = newWorker(name, p.cfg.Name, p.h.cfg.Timing.WorkerGone, p.h.ctx.Done())

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// A reconciler brings one worker in line with what is recorded of it, for as long as the host is open. It alone destroys: whoever wants a thing
+// A reconciler brings one worker in line with what is recorded of it, for as long as the host is open and knows the worker. It alone destroys: whoever wants a thing
 // gone notes that in its row, which makes it owed, and may then wait for it. What is owed is tried until it has worked, at once when it becomes
 // owed, when somebody asks for it, and when its worker comes back, and else ever less often. Things that are owed go side by side, but a
 // container goes before what it mounts, and a clone before what it is a clone of.
@@ -35,6 +35,7 @@ type reconciler struct {
 	changed chan struct{}               // closed, and replaced, whenever something was tried
 	wake    chan struct{}               // of capacity 1
 	started bool
+	dropped bool // its worker is forgotten: nothing becomes owed here any more
 }
 
 // debt is a thing that is owed: to be destroyed.
@@ -110,6 +111,11 @@ func (h *Host) loadDebts(ctx context.Context) error {
 func (h *Host) owe(worker string, since time.Time, t reap.Thing) {
 	r := h.reconciler(worker)
 	r.mu.Lock()
+	for ; r.dropped; r.mu.Lock() {
+		r.mu.Unlock()
+		h.removeReconciler(r)
+		r = h.reconciler(worker)
+	}
 	defer r.mu.Unlock()
 	d := r.debts[t]
 	if d == nil {
@@ -119,6 +125,26 @@ func (h *Host) owe(worker string, since time.Time, t reap.Thing) {
 	d.asked = r.failed
 	r.hasten(t, d)
 	r.start()
+}
+
+// dropReconciler forgets that of a worker that is forgotten, unless something is owed there.
+func (h *Host) dropReconciler(worker string) {
+	r := h.reconciler(worker)
+	r.mu.Lock()
+	r.dropped = len(r.debts) == 0
+	dropped := r.dropped
+	r.mu.Unlock()
+	if dropped {
+		h.removeReconciler(r)
+	}
+}
+
+func (h *Host) removeReconciler(r *reconciler) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.reconcilers[r.worker] == r {
+		delete(h.reconcilers, r.worker)
+	}
 }
 
 // hasten has a debt tried at once. The lock is held.
@@ -135,7 +161,7 @@ func (r *reconciler) hasten(t reap.Thing, d *debt) {
 	r.wakeUp()
 }
 
-// start has the reconciler run, from the first debt on. The lock is held.
+// start has the reconciler run, from the first debt on until there is none. The lock is held.
 func (r *reconciler) start() {
 	if !r.started {
 		r.started = r.h.spawn(r.run) == nil // else the host closes: the next one finds it in the rows
@@ -161,7 +187,7 @@ func (r *reconciler) back() {
 	r.wakeUp()
 }
 
-// run tries what is due until the host closes.
+// run tries what is due until nothing is owed, or the host closes.
 func (r *reconciler) run() {
 	var tries sync.WaitGroup
 	defer tries.Wait()
@@ -169,7 +195,11 @@ func (r *reconciler) run() {
 	defer timer.Stop()
 	for {
 		timer.Stop()
-		if wait := r.begin(&tries); wait > 0 {
+		wait, over := r.begin(&tries)
+		if over {
+			return
+		}
+		if wait > 0 {
 			timer.Reset(wait)
 		}
 		select {
@@ -181,18 +211,23 @@ func (r *reconciler) run() {
 	}
 }
 
-// begin begins to try what is due, as much as there is room for, and tells how long it takes until more is; 0: nothing will be by itself.
-func (r *reconciler) begin(tries *sync.WaitGroup) (wait time.Duration) {
+// begin begins to try what is due, as much as there is room for, and tells how long it takes until more is; 0: nothing will be by itself. Over says that
+// nothing is owed: who owes something next starts the reconciler anew.
+func (r *reconciler) begin(tries *sync.WaitGroup) (wait time.Duration, over bool) {
+	var conn sdk.Worker
 	w, err := r.h.worker(r.worker)
-	if err != nil { // it is not in the configuration
-		return 0
-	}
-	conn := w.connection()
-	if conn == nil || r.h.ctx.Err() != nil { // it wakes this when it is back
-		return 0
+	if err == nil {
+		conn = w.connection()
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if len(r.debts) == 0 {
+		r.started = false
+		return 0, true
+	}
+	if conn == nil || r.h.ctx.Err() != nil { // it is not in the configuration, or wakes this when it is back
+		return 0, false
+	}
 	r.recall()
 	for kind := range r.due {
 		for len(r.due[kind]) > 0 && r.trying[kind] < atOnce {
@@ -212,9 +247,9 @@ func (r *reconciler) begin(tries *sync.WaitGroup) (wait time.Duration) {
 		}
 	}
 	if r.next.IsZero() {
-		return 0
+		return 0, false
 	}
-	return max(time.Until(r.next), time.Millisecond)
+	return max(time.Until(r.next), time.Millisecond), false
 }
 
 // try tries once to pay a debt.

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
@@ -48,6 +50,30 @@ func (h *Host) pruneIfGone(w *worker) {
 	h.log.Info("forgot a worker", "worker", w.name, "away", after)
 	w.forget()
 	h.tellPlacement(w)
+	h.drop(w)
+}
+
+// drop takes a worker that is forgotten out of the host, so that nodes that come and go leave nothing. One that its plugin still tells has a monitor,
+// which may find it back; that of a block is always known.
+func (h *Host) drop(w *worker) {
+	block := slices.ContainsFunc(h.cfg.Workers, func(b config.Worker) bool { return b.Name == w.name })
+	h.mu.Lock()
+	dropped := !block && h.workers[w.name] == w && w.leftFor()
+	if dropped {
+		delete(h.workers, w.name)
+		delete(h.ordered, w.name)
+	}
+	h.mu.Unlock()
+	if dropped {
+		h.dropReconciler(w.name)
+	}
+}
+
+// leftFor tells whether its plugin has taken the worker back and it is forgotten.
+func (w *worker) leftFor() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.removed && w.pruned
 }
 
 func ignoreNotFound(err error) error {

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -108,6 +109,91 @@ func TestNodesComeAndGo(t *testing.T) {
 	}
 	if out := waitOutcome(t, p); !errors.As(out.Err, &lost) || lost.Worker != "m/1" {
 		t.Errorf("its process after a restart: %+v", out)
+	}
+}
+
+// A node that left while no host was there is forgotten, too, with what ran on it.
+func TestNodeLeftMeanwhile(t *testing.T) {
+	t.Parallel()
+	n, dir := newNodes(), t.TempDir()
+	cfg := testConfig("m")
+	cfg.Timing.Prune, cfg.Timing.Stalled = 100*time.Millisecond, 100*time.Millisecond
+	opts := Options{StateDir: dir, Runtimes: map[string]sdk.Runtime{"memory": &hooked{Runtime: newMemory(t, "m", "m/1", "m/2"), workers: n.workers}}}
+	open := func(nodes ...string) *Host {
+		h, err := Open(t.Context(), cfg, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { closeTestHost(t, h) })
+		n.tell(sdk.WorkerSnapshot, nodes...)
+		if err := h.Ready(testkit.Context(t)); err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	h := open("m/1", "m/2")
+	script(t, h, "owner", "sleep 1000")
+	placed := containerRows(t, h)[0].Worker
+	closeTestHost(t, h)
+
+	h = open("m") // the plugin cannot ask its cluster
+	if reportOf(t, h, placed); h.workers[placed].passing() {
+		t.Error("a node is taken for gone though nobody knows")
+	}
+	closeTestHost(t, h)
+
+	h = open(map[string]string{"m/1": "m/2", "m/2": "m/1"}[placed])
+	testkit.Until(t, "the node is forgotten", func() bool { return len(h.Workers()) == 1 })
+	if row := containerRows(t, h)[0]; row.State != lifecycle.ContainerLost {
+		t.Errorf("its container is %s", row.State)
+	}
+}
+
+// A plugin that tells ever other nodes, and takes them back, costs the host no memory: what is forgotten is gone, and of what is not yet there are only
+// so many.
+func TestNodesWithoutEnd(t *testing.T) {
+	t.Parallel()
+	n := newNodes()
+	cfg := testConfig("m")
+	cfg.Timing.Prune, cfg.Timing.Stalled = 50*time.Millisecond, 50*time.Millisecond
+	names := make([]string, 20)
+	for i := range names {
+		names[i] = fmt.Sprintf("m/%d", i)
+	}
+	h, err := Open(t.Context(), cfg, Options{StateDir: t.TempDir(), maxWorkers: 30, Runtimes: map[string]sdk.Runtime{"memory": &hooked{Runtime: newMemory(t, names...), workers: n.workers}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeTestHost(t, h) })
+	n.tell(sdk.WorkerSnapshot)
+	if err := h.Ready(testkit.Context(t)); err != nil {
+		t.Fatal(err)
+	}
+	entries := func() (workers, reconcilers int) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.workers), len(h.reconcilers)
+	}
+	for _, name := range names {
+		n.tell(sdk.WorkerUpsert, name)
+		n.tell(sdk.WorkerRemove, name)
+	}
+	testkit.Until(t, "only the block's own is known", func() bool {
+		workers, reconcilers := entries()
+		return workers == 1 && reconcilers <= 1
+	})
+
+	full := &plugin{h: h, cfg: h.plugins[0].cfg, blocks: h.plugins[0].blocks}
+	for i := range 29 {
+		if _, err := full.take(sdk.WorkerInfo{Name: fmt.Sprintf("m/more-%d", i)}); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	if _, err := full.take(sdk.WorkerInfo{Name: "m/one-more"}); !errors.Is(err, sdk.Internal) {
+		t.Errorf("one more is %v", err)
+	}
+	if _, err := full.take(sdk.WorkerInfo{Name: "m/more-1"}); err != nil {
+		t.Errorf("one that is known is %v", err)
 	}
 }
 

@@ -7,7 +7,8 @@ import "context"
 type Runtime interface {
 	// Workers reports the workers until ctx ends. It emits one [WorkerSnapshot] first, at once, then [WorkerUpsert] and
 	// [WorkerRemove] as things change. A block b yields one worker named b, or any number named b/<node>. Nothing is dialled
-	// before it is needed: a server that is away is a worker whose Status says so. An error from emit ends the call and
+	// before it is needed: a server that is away is a worker whose Status says so. While it is not known which nodes there are, the block itself is
+	// told, as a worker that is away: nodes that a snapshot leaves out are gone, but for those of such a block. An error from emit ends the call and
 	// is returned unchanged; otherwise Workers returns ctx's error, or the reason why no more events can come, after which
 	// the host calls it again. There are at most [MaxWorkers].
 	Workers(ctx context.Context, emit func(WorkerEvent) error) error

@@ -54,7 +54,8 @@ type PluginClient interface {
 	Health(ctx context.Context, in *HealthRequest, opts ...grpc.CallOption) (*HealthResponse, error)
 	// Workers tells which workers there are until the call is cancelled: at once a snapshot of all, then what changes. A
 	// worker block b yields one worker named b, or any number named b/<node>. A server that is away is a worker whose Status
-	// says so.
+	// says so. While it is not known which nodes there are, the block itself is told, as a worker that is away: nodes that a
+	// snapshot leaves out are gone, but for those of such a block.
 	Workers(ctx context.Context, in *WorkersRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WorkersResponse], error)
 }
 
@@ -131,7 +132,8 @@ type PluginServer interface {
 	Health(context.Context, *HealthRequest) (*HealthResponse, error)
 	// Workers tells which workers there are until the call is cancelled: at once a snapshot of all, then what changes. A
 	// worker block b yields one worker named b, or any number named b/<node>. A server that is away is a worker whose Status
-	// says so.
+	// says so. While it is not known which nodes there are, the block itself is told, as a worker that is away: nodes that a
+	// snapshot leaves out are gone, but for those of such a block.
 	Workers(*WorkersRequest, grpc.ServerStreamingServer[WorkersResponse]) error
 	mustEmbedUnimplementedPluginServer()
 }
