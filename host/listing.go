@@ -90,7 +90,7 @@ func runsIn(ctx context.Context, st *store.Store) (rows []store.Run, err error) 
 // ExplainRun explains where the steps of a run were placed, in the order in which they were, and what those wait for that are not yet. An
 // unknown run has none.
 func (h *Host) ExplainRun(ctx context.Context, run string) ([]*Explanation, error) {
-	owners := h.queue.Owners() // first: a step that is placed meanwhile is found there
+	waiting := h.queue.Waiting() // first: a step that is placed meanwhile is found there
 	out, err := placements(ctx, h.store, run)
 	if err != nil {
 		return nil, err
@@ -99,11 +99,11 @@ func (h *Host) ExplainRun(ctx context.Context, run string) ([]*Explanation, erro
 	for _, e := range out {
 		placed[e.Owner] = true
 	}
-	for _, owner := range owners {
-		if placed[owner] || !strings.HasPrefix(owner, RunOwner(run, "")) {
+	for _, w := range waiting {
+		if placed[w.Owner] || !strings.HasPrefix(w.Owner, RunOwner(run, "")) {
 			continue
 		}
-		e, err := h.ExplainOwner(ctx, owner)
+		e, err := h.ExplainOwner(ctx, w.Owner)
 		if errors.Is(err, sdk.NotFound) {
 			continue // it has given up
 		}

@@ -104,7 +104,7 @@ job "j" {
 		}
 	}
 	kinds := map[pool.Kind]int{}
-	testkit.Until(t, "both steps wait", func() bool { return h.queue.Len() == 2 })
+	testkit.Until(t, "both steps wait", func() bool { return len(h.queue.Waiting()) == 2 })
 	for _, w := range h.queue.Waiting() {
 		kinds[w.Spec.Kind]++
 	}
@@ -238,7 +238,7 @@ job "j" {
 			}
 		})
 	}
-	testkit.Until(t, "both wait", func() bool { return h.queue.Len() == 2 })
+	testkit.Until(t, "both wait", func() bool { return len(h.queue.Waiting()) == 2 })
 	e, err = h.ExplainOwner(t.Context(), "third")
 	var full *pool.FullError
 	if err != nil || e.State != PlacementWaiting || e.Position != 2 || !errors.As(e.Err, &full) || verdicts(e) != "a containers, b containers, g tagged" {
@@ -276,8 +276,8 @@ func TestWaitLimit(t *testing.T) {
 	if !errors.As(err, &late) {
 		t.Errorf("past the limit: %v", err)
 	}
-	if h.queue.Len() != 0 {
-		t.Errorf("%d wait still", h.queue.Len())
+	if len(h.queue.Waiting()) != 0 {
+		t.Errorf("%d wait still", len(h.queue.Waiting()))
 	}
 }
 

@@ -278,7 +278,7 @@ func TestChangedFeatures(t *testing.T) {
 		_, err := h.Container(t.Context(), "second", asks)
 		waited <- err
 	}()
-	testkit.Until(t, "the second waits", func() bool { return h.queue.Len() == 1 })
+	testkit.Until(t, "the second waits", func() bool { return len(h.queue.Waiting()) == 1 })
 	set()
 	w.lookNow()
 	if err := <-waited; !errors.As(err, &none) || none.Reasons[0].Reason != pool.NoFeature {

@@ -140,7 +140,7 @@ func BenchmarkQueueWake(b *testing.B) {
 	for range waiting {
 		arrive()
 	}
-	for q.Len() < waiting {
+	for len(q.Waiting()) < waiting {
 		runtime.Gosched()
 	}
 	holder := "owner-0"
@@ -152,7 +152,7 @@ func BenchmarkQueueWake(b *testing.B) {
 		wakes = append(wakes, p.at.Sub(begin))
 		holder = p.owner
 		arrive()
-		for q.Len() < waiting {
+		for len(q.Waiting()) < waiting {
 			runtime.Gosched()
 		}
 	}

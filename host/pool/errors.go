@@ -47,27 +47,27 @@ func (e *WaitError) Unwrap() error { return e.Cause }
 // maxNamed is how many workers the text of an error names.
 const maxNamed = 8
 
-// Tally is how many workers have the same reason, and some of them.
-type Tally struct {
-	Reason   Reason
-	Count    int
-	Examples []Verdict // the first ones, at most eight
+// tally is how many workers have the same reason, and some of them.
+type tally struct {
+	reason   Reason
+	count    int
+	examples []Verdict // the first ones, at most eight
 }
 
-// Summarise groups verdicts by reason, in the order in which the reasons first come.
-func Summarise(verdicts []Verdict) []Tally {
-	var out []Tally
+// summarise groups verdicts by reason, in the order in which the reasons first come.
+func summarise(verdicts []Verdict) []tally {
+	var out []tally
 	index := make(map[Reason]int)
 	for _, v := range verdicts {
 		i, ok := index[v.Reason]
 		if !ok {
 			i = len(out)
 			index[v.Reason] = i
-			out = append(out, Tally{Reason: v.Reason})
+			out = append(out, tally{reason: v.Reason})
 		}
-		out[i].Count++
-		if len(out[i].Examples) < maxNamed {
-			out[i].Examples = append(out[i].Examples, v)
+		out[i].count++
+		if len(out[i].examples) < maxNamed {
+			out[i].examples = append(out[i].examples, v)
 		}
 	}
 	return out
@@ -76,12 +76,12 @@ func Summarise(verdicts []Verdict) []Tally {
 // account is the text for verdicts, naming at most maxNamed workers, and one of
 // each reason as far as that goes.
 func account(verdicts []Verdict) string {
-	tallies := Summarise(verdicts)
+	tallies := summarise(verdicts)
 	named := make([]int, len(tallies))
 	for left, more := maxNamed, true; more; {
 		more = false
 		for i, t := range tallies {
-			if left > 0 && named[i] < len(t.Examples) {
+			if left > 0 && named[i] < len(t.examples) {
 				named[i]++
 				left--
 				more = true
@@ -91,13 +91,13 @@ func account(verdicts []Verdict) string {
 	parts := make([]string, len(tallies))
 	for i, t := range tallies {
 		var names []string
-		for _, v := range t.Examples[:named[i]] {
+		for _, v := range t.examples[:named[i]] {
 			names = append(names, v.Worker+": "+v.Detail)
 		}
-		if rest := t.Count - len(names); rest > 0 && len(names) > 0 {
+		if rest := t.count - len(names); rest > 0 && len(names) > 0 {
 			names = append(names, fmt.Sprintf("and %d more", rest))
 		}
-		parts[i] = fmt.Sprintf("%d %s", t.Count, t.Reason.phrase())
+		parts[i] = fmt.Sprintf("%d %s", t.count, t.reason.phrase())
 		if len(names) > 0 {
 			parts[i] += " (" + strings.Join(names, "; ") + ")"
 		}

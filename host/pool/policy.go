@@ -76,9 +76,6 @@ func ParsePolicy(build, noInput, check []string) (Policy, error) {
 	return p.withDefaults(), nil
 }
 
-// ParseChain makes one chain of names. The error is a *StrategyError.
-func ParseChain(names []string) ([]Strategy, error) { return parseChain("", names) }
-
 func parseChain(name string, names []string) ([]Strategy, error) {
 	chain := make([]Strategy, 0, len(names))
 	for i, n := range names {
@@ -107,7 +104,7 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-// validate says whether every chain is one that ParseChain could have made.
+// validate says whether every chain is one that parseChain could have made.
 func (p Policy) validate() error {
 	_, err := ParsePolicy(names(p.Build), names(p.NoInput), names(p.Check))
 	return err

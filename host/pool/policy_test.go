@@ -57,9 +57,6 @@ func TestStrategyError(t *testing.T) {
 			t.Error(d)
 		}
 	}
-	if _, err := pool.ParseChain([]string{"randon"}); err == nil || err.Error() != `unknown strategy "randon", did you mean "random"?`+known {
-		t.Errorf("ParseChain: %v", err)
-	}
 	var bad *pool.StrategyError
 	if _, err := pool.NewPlacer(pool.Policy{NoInput: []pool.Strategy{"spread"}}, pool.Options{}); !errors.As(err, &bad) || bad.Chain != "no-input" {
 		t.Errorf("NewPlacer with an unknown strategy: %v", err)

@@ -292,51 +292,33 @@ func (q *Queue) remove(w *waiter) {
 	}
 }
 
-// Len returns how many wait.
-func (q *Queue) Len() int {
-	q.index.mu.RLock()
-	defer q.index.mu.RUnlock()
-	return len(q.waiters)
-}
-
 // Waiter is one who waits.
 type Waiter struct {
-	Owner   string
-	Spec    Spec
-	Since   time.Time
-	Reasons []Tally // what the workers lack for it, now
+	Owner string
+	Spec  Spec
+	Since time.Time
 }
 
-// Waiting returns those who wait, in the order in which they would be served as
-// things stand; each lease given changes the order between teams. The reasons
-// are worked out one waiter at a time, so that asking holds nobody up for long.
+// Waiting returns those who wait, in the order in which they would be served as things stand; each lease given changes the order between teams. What
+// the workers lack for one of them [Placer.Explain] says.
 func (q *Queue) Waiting() []Waiter {
 	waiters := q.inOrder()
 	out := make([]Waiter, len(waiters))
 	for i, w := range waiters {
-		q.index.mu.RLock()
-		verdicts := q.placer.explain(q.index, w.query)
-		q.index.mu.RUnlock()
-		out[i] = Waiter{Owner: w.owner, Spec: w.query.spec.clone(), Since: w.since, Reasons: Summarise(verdicts)}
+		out[i] = w.told()
 	}
 	return out
 }
 
-// Owners returns the owners of those who wait, in the order of [Queue.Waiting].
-func (q *Queue) Owners() []string {
-	waiters := q.inOrder()
-	out := make([]string, len(waiters))
-	for i, w := range waiters {
-		out[i] = w.owner
-	}
-	return out
+func (w *waiter) told() Waiter {
+	return Waiter{Owner: w.owner, Spec: w.query.spec.clone(), Since: w.since}
 }
 
-// Find returns the first of those who wait for that owner, without reasons, and its place in the order of [Queue.Waiting], from 1.
+// Find returns the first of those who wait for that owner, and its place in the order of [Queue.Waiting], from 1.
 func (q *Queue) Find(owner string) (_ Waiter, position int, ok bool) {
 	for i, w := range q.inOrder() {
 		if w.owner == owner {
-			return Waiter{Owner: owner, Spec: w.query.spec.clone(), Since: w.since}, i + 1, true
+			return w.told(), i + 1, true
 		}
 	}
 	return Waiter{}, 0, false

@@ -26,6 +26,7 @@ func limited(n int) func(*pool.Worker) {
 type line struct {
 	t *testing.T
 	x *pool.Index
+	p *pool.Placer
 	q *pool.Queue
 
 	mu     sync.Mutex
@@ -35,8 +36,8 @@ type line struct {
 }
 
 func newLine(t *testing.T, o pool.Options, ws ...pool.Worker) *line {
-	x := index(ws...)
-	return &line{t: t, x: x, q: pool.NewQueue(x, placer(t, pool.Policy{}, o)), errs: map[string]error{}, choice: map[string]pool.Choice{}}
+	x, p := index(ws...), placer(t, pool.Policy{}, o)
+	return &line{t: t, x: x, p: p, q: pool.NewQueue(x, p), errs: map[string]error{}, choice: map[string]pool.Choice{}}
 }
 
 // wait starts an Acquire and returns once it has ended or waits.
@@ -305,9 +306,12 @@ func TestWaitingSaysWhy(t *testing.T) {
 		if len(got) != 1 || got[0].Owner != "o" || !got[0].Since.Equal(since) || got[0].Spec.Platform != "linux" {
 			t.Fatalf("%+v", got)
 		}
-		r := got[0].Reasons
-		if len(r) != 2 || r[0].Reason != pool.FullContainers || r[0].Count != 2 || r[0].Examples[1].Worker != "w" || r[1].Reason != pool.OtherPlatform || r[1].Count != 1 {
-			t.Errorf("%+v", r)
+		var why []string
+		for _, v := range l.p.Explain(l.x, got[0].Spec) {
+			why = append(why, v.Worker+": "+string(v.Reason))
+		}
+		if want := []string{"v: " + string(pool.FullContainers), "w: " + string(pool.FullContainers), "x: " + string(pool.OtherPlatform)}; !slices.Equal(why, want) {
+			t.Errorf("it waits since %q, want %q", why, want)
 		}
 		l.x.Release("1")
 		l.want("o")
@@ -434,14 +438,15 @@ func TestNoLostWakeUps(t *testing.T) {
 					synctest.Wait()
 					for _, w := range q.Waiting() {
 						full := false
-						for _, r := range w.Reasons {
-							if r.Reason == pool.OK {
-								rt.Fatalf("%s waits, but %s would do", w.Owner, r.Examples[0].Worker)
+						verdicts := p.Explain(x, w.Spec)
+						for _, v := range verdicts {
+							if v.Reason == pool.OK {
+								rt.Fatalf("%s waits, but %s would do", w.Owner, v.Worker)
 							}
-							full = full || r.Reason.Full()
+							full = full || v.Reason.Full()
 						}
 						if !full {
-							rt.Fatalf("%s waits in vain: %+v", w.Owner, w.Reasons)
+							rt.Fatalf("%s waits in vain: %+v", w.Owner, verdicts)
 						}
 					}
 				},

@@ -79,7 +79,7 @@ func TestKillLosesNothingThatWasAppended(t *testing.T) {
 
 		s := mustOpen(t, dir, Options{})
 		w := mustWriter(t, s, "p1")
-		if w.Cut() > 0 {
+		if w.cut > 0 {
 			cuts++
 		}
 		if w.Position() < last {

@@ -11,8 +11,8 @@
 //
 // # Durability
 //
-// What Append has returned nil for survives a kill of this process; for a loss
-// of power see [SyncPolicy]. A record that a crash tore is cut off when a
+// What Append has returned nil for survives a kill of this process; of a
+// loss of power, what the system happened to write. A record that a crash tore is cut off when a
 // Writer is opened next, which moves Position back before it.
 //
 // # Files

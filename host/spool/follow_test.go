@@ -128,8 +128,8 @@ func TestReaderBeforeTheWriterAfterACrash(t *testing.T) {
 		rest <- recs
 	}()
 	w = mustWriter(t, s, "p1")
-	if w.Position() != 5 || w.Cut() != headerSize+4 {
-		t.Errorf("position %d, cut %d", w.Position(), w.Cut())
+	if w.Position() != 5 || w.cut != headerSize+4 {
+		t.Errorf("position %d, cut %d", w.Position(), w.cut)
 	}
 	mustAppend(t, w, out(0, "firstSEC"), out(8, "OND"))
 	must(t, w.Finish(nil))

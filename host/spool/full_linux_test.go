@@ -67,8 +67,8 @@ func TestFullDisk(t *testing.T) {
 	// The file ends with a whole record: another host finds nothing to cut.
 	must(t, w.Close())
 	w = mustWriter(t, s, "p1")
-	if w.Cut() != 0 || w.Position() != n*2*size {
-		t.Errorf("position %d, cut %d", w.Position(), w.Cut())
+	if w.cut != 0 || w.Position() != n*2*size {
+		t.Errorf("position %d, cut %d", w.Position(), w.cut)
 	}
 	if err := w.Append(at(n)); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("append again: %v", err)

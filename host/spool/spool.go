@@ -7,28 +7,15 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
-)
-
-// SyncPolicy says what survives a loss of power, beyond what Writer.Sync was
-// called for.
-type SyncPolicy int
-
-const (
-	SyncNone   SyncPolicy = iota // what the system happened to write
-	SyncFinish                   // everything that Finish has returned nil for
-	SyncAlways                   // everything that Append has returned nil for, too
 )
 
 // Options are the settings of a spool; the zero value is good.
 type Options struct {
-	Sync SyncPolicy
-
 	// MaxBytes is how many bytes of data are kept of one process, the first
 	// ones; those beyond are dropped and become a gap. 0 means all. A dropped
 	// byte counts as stored: Position moves on, at once; the gap reaches the
-	// file by the MiB, and with Sync, Finish and Close.
+	// file by the MiB, and with Finish and Close.
 	MaxBytes int64
 
 	// ReadOnly opens a spool that another process may be writing.
@@ -177,15 +164,3 @@ func (s *Spool) giveBack(buf *[]byte, b []byte) {
 
 // finished tells a finished file from others.
 func finished(info fs.FileInfo) bool { return info.Mode().Perm()&0o200 == 0 }
-
-// syncDir makes the names in dir durable.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" { // where a directory cannot be synced, and need not
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}

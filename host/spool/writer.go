@@ -22,12 +22,11 @@ type Writer struct {
 	id     string
 	stream *stream
 	file   *os.File
-	cut    int64
+	cut    int64 // bytes of a torn record that were cut off when it was opened
 
 	mu       sync.Mutex
 	at       mark
 	dirty    bool   // there may be bytes after at.end
-	failed   error  // the file cannot be trusted any more
 	finished bool   // trailer is in the file
 	trailer  []byte // owned
 	closed   bool
@@ -99,13 +98,7 @@ func (w *Writer) create(path string) (err error) {
 	if w.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600); err != nil {
 		return err
 	}
-	if err := w.commit([]byte(magic), mark{}); err != nil {
-		return err
-	}
-	if w.spool.opts.Sync == SyncNone {
-		return nil
-	}
-	return errors.Join(syncDir(dir), syncDir(w.spool.dir))
+	return w.commit([]byte(magic), mark{})
 }
 
 // recover reads the file to find where it ends, and cuts a torn tail.
@@ -138,9 +131,6 @@ func (w *Writer) recover(size int64, sealed bool) error {
 	return nil
 }
 
-// Cut is how many bytes of the file Writer cut off when it opened it.
-func (w *Writer) Cut() int64 { return w.cut }
-
 // Position is where to follow from: everything before it is stored, or dropped
 // on purpose.
 func (w *Writer) Position() int64 {
@@ -166,8 +156,8 @@ func (w *Writer) Finished() (trailer []byte, ok bool) {
 func (w *Writer) Append(recs []Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.usable(); err != nil {
-		return err
+	if w.closed {
+		return ErrClosed
 	}
 	buf := w.spool.buffer()
 	b, at := (*buf)[:0], w.at
@@ -192,11 +182,6 @@ func (w *Writer) Append(recs []Record) error {
 	}
 	if err := w.commit(b, at); err != nil {
 		return err
-	}
-	if w.spool.opts.Sync == SyncAlways {
-		if err := w.sync(); err != nil {
-			return err
-		}
 	}
 	w.stream.publish(w.at.end)
 	return nil
@@ -263,8 +248,8 @@ func (w *Writer) commit(b []byte, at mark) error {
 func (w *Writer) Finish(trailer []byte) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.usable(); err != nil {
-		return err
+	if w.closed {
+		return ErrClosed
 	}
 	if len(trailer) > maxPayload {
 		return fmt.Errorf("output of process %s: a trailer of %d bytes: %w", w.id, len(trailer), ErrInvalid)
@@ -281,11 +266,6 @@ func (w *Writer) Finish(trailer []byte) error {
 		}
 		w.finished, w.trailer = true, bytes.Clone(trailer)
 	}
-	if w.spool.opts.Sync != SyncNone {
-		if err := w.sync(); err != nil {
-			return err
-		}
-	}
 	if err := w.seal(); err != nil {
 		return err
 	}
@@ -295,21 +275,6 @@ func (w *Writer) Finish(trailer []byte) error {
 
 // seal marks the file as finished.
 func (w *Writer) seal() error { return os.Chmod(w.file.Name(), 0o400) }
-
-// Sync makes everything appended so far survive a loss of power. After an
-// error of it the Writer is good only for Close: what the system wrote and
-// what it dropped is unknown, and the next Writer finds out.
-func (w *Writer) Sync() error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if err := w.usable(); err != nil {
-		return err
-	}
-	if err := w.flush(); err != nil {
-		return err
-	}
-	return w.sync()
-}
 
 // flush brings the gap of the quota into the file.
 func (w *Writer) flush() error {
@@ -325,21 +290,6 @@ func (w *Writer) flush() error {
 	return nil
 }
 
-func (w *Writer) sync() error {
-	if err := w.file.Sync(); err != nil {
-		w.failed = fmt.Errorf("output of process %s: %w", w.id, err)
-		return w.failed
-	}
-	return nil
-}
-
-func (w *Writer) usable() error {
-	if w.closed {
-		return ErrClosed
-	}
-	return w.failed
-}
-
 // Close gives the file back without finishing it; another Writer may go on.
 // Readers keep waiting for that. Closing again is nil.
 func (w *Writer) Close() error {
@@ -348,12 +298,8 @@ func (w *Writer) Close() error {
 	if w.closed {
 		return nil
 	}
-	var err error
-	if w.failed == nil {
-		err = w.flush()
-	}
+	err := errors.Join(w.flush(), w.file.Close())
 	w.closed = true
-	err = errors.Join(err, w.file.Close())
 	w.spool.leave(w.id, w.stream, true)
 	return err
 }
