@@ -88,6 +88,7 @@ type Host struct {
 	caching  flights[*Artifact]  // contents of caches being made, by key
 	casts    casts               // streams that several destinations share
 	busy     busy                // containers and volumes that somebody works on
+	streamed sums                // bytes by Via
 
 	clock    clock
 	jumps    jumps

@@ -228,6 +228,7 @@ func (h *Host) fill(ctx context.Context, a *Artifact, src source, w *worker, sen
 	if err != nil {
 		return replica{}, err
 	}
+	h.streamed.add(s.via, s.bytes)
 	tell(s, true)
 	return replica{volume: sdk.VolumeID(row.ID), bytes: row.Bytes}, nil
 }

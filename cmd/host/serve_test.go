@@ -326,7 +326,7 @@ func TestServeCurl(t *testing.T) {
 		t.Errorf("an artifact that is not there: %d %s", status, text)
 	}
 	_, text = s.get("/metrics")
-	for _, want := range []string{`slipway_steps_total{state="succeeded"} 1`, `slipway_workers{health="healthy",plugin="memory"} 1`,
+	for _, want := range []string{`slipway_steps_total{state="succeeded"} 1`, `slipway_workers{health="healthy",plugin="memory",state="running"} 1`,
 		`slipway_api_calls_total{code="ok",procedure="RunService/StartRun"} 1`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the metrics have no %s", want)

@@ -53,7 +53,12 @@ func place(t *testing.T) string {
 // serveIn serves a runtime's worker m with what an earlier server has left in a directory.
 func serveIn(t *testing.T, dir string, rt sdk.Runtime) *served {
 	t.Helper()
-	cfg := &config.Config{Plugins: []config.Plugin{{Name: "memory", Command: "none"}}, Workers: []config.Worker{{Name: "m", Plugin: "memory"}},
+	return serveLimited(t, dir, rt, config.Limits{})
+}
+
+func serveLimited(t *testing.T, dir string, rt sdk.Runtime, limits config.Limits) *served {
+	t.Helper()
+	cfg := &config.Config{Plugins: []config.Plugin{{Name: "memory", Command: "none"}}, Workers: []config.Worker{{Name: "m", Plugin: "memory", Limits: limits}},
 		Timing: config.Default().Timing}
 	h, err := host.Open(t.Context(), cfg, host.Options{StateDir: filepath.Join(dir, "state"), Runtimes: map[string]sdk.Runtime{"memory": rt}})
 	must(t, err)

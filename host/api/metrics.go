@@ -23,7 +23,7 @@ type metrics struct {
 	steps   *prometheus.CounterVec
 	phases  *prometheus.HistogramVec
 
-	workers, plugins, restarts, underWay, draining, build *prometheus.Desc
+	workers, owed, owedSince, waiting, longest, streamed, plugins, restarts, underWay, draining, build *prometheus.Desc
 }
 
 func newMetrics(s *Server) *metrics {
@@ -39,12 +39,18 @@ func newMetrics(s *Server) *metrics {
 		steps: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slipway_steps_total", Help: "Steps that have ended, by how."}, []string{"state"}),
 		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slipway_step_seconds", Help: "How long steps spent in each phase: queue, stream, run.",
 			Buckets: long}, []string{"phase"}),
-		workers:  desc("workers", "Workers, by plugin and health; away ones have the health away.", "plugin", "health"),
-		plugins:  desc("plugin_up", "1 while a plugin runs, else 0.", "plugin", "state"),
-		restarts: desc("plugin_restarts_total", "How often a plugin was started again.", "plugin"),
-		underWay: desc("work_under_way", "Runs, processes and uploads under way through this server, and clients that watch them."),
-		draining: desc("draining", "1 once the server takes no new work."),
-		build:    desc("build_info", "1, with the version of the program.", "version"),
+		workers: desc("workers", "Workers, by plugin, health (away ones have the health away) and what placement makes of them: only running ones take new work.",
+			"plugin", "health", "state"),
+		owed:      desc("worker_owed", "Things that are still to be destroyed on a worker, by kind. Workers that owe nothing are left out.", "worker", "kind"),
+		owedSince: desc("worker_owed_seconds", "Since when the oldest of them is, as an age.", "worker"),
+		waiting:   desc("waiting", "Steps and containers that wait for a place on a worker, by team.", "team"),
+		longest:   desc("waiting_longest_seconds", "How long the first of them has waited."),
+		streamed:  desc("streamed_bytes_total", "Bytes that went to workers, as they were sent, by encoding, or direct from worker to worker.", "via"),
+		plugins:   desc("plugin_up", "1 while a plugin runs, else 0.", "plugin", "state"),
+		restarts:  desc("plugin_restarts_total", "How often a plugin was started again.", "plugin"),
+		underWay:  desc("work_under_way", "Runs, processes and uploads under way through this server, and clients that watch them."),
+		draining:  desc("draining", "1 once the server takes no new work."),
+		build:     desc("build_info", "1, with the version of the program.", "version"),
 	}
 	m.registry.MustRegister(m, m.calls, m.latency, m.runs, m.steps, m.phases, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -53,7 +59,7 @@ func newMetrics(s *Server) *metrics {
 
 // Describe tells what Collect gives.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.workers, m.plugins, m.restarts, m.underWay, m.draining, m.build} {
+	for _, d := range []*prometheus.Desc{m.workers, m.owed, m.owedSince, m.waiting, m.longest, m.streamed, m.plugins, m.restarts, m.underWay, m.draining, m.build} {
 		to <- d
 	}
 }
@@ -63,17 +69,33 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	type place struct{ plugin, health string }
+	count := func(d *prometheus.Desc, v float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	type place struct{ plugin, health, state string }
 	workers := make(map[place]int)
 	for _, w := range m.s.h.Workers() {
 		health := w.Status.Health.String()
 		if !w.Up {
 			health = "away"
 		}
-		workers[place{w.Plugin, health}]++
+		workers[place{w.Plugin, health, string(w.State)}]++
 	}
 	for at, n := range workers {
-		gauge(m.workers, float64(n), at.plugin, at.health)
+		gauge(m.workers, float64(n), at.plugin, at.health, at.state)
+	}
+	for worker, o := range m.s.h.Owed() {
+		gauge(m.owed, float64(o.Containers), worker, "container")
+		gauge(m.owed, float64(o.Volumes), worker, "volume")
+		gauge(m.owedSince, time.Since(o.Since).Seconds(), worker)
+	}
+	figures := m.s.h.Figures()
+	for team, n := range figures.Waiting {
+		gauge(m.waiting, float64(n), team)
+	}
+	gauge(m.longest, figures.Longest.Seconds())
+	for via, n := range figures.Streamed {
+		count(m.streamed, float64(n), via)
 	}
 	for _, p := range m.s.h.Plugins() {
 		up := 0.0
@@ -81,7 +103,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 			up = 1
 		}
 		gauge(m.plugins, up, p.Name, string(p.State))
-		to <- prometheus.MustNewConstMetric(m.restarts, prometheus.CounterValue, float64(p.Restarts), p.Name)
+		count(m.restarts, float64(p.Restarts), p.Name)
 	}
 	m.s.mu.Lock()
 	busy, drain := m.s.busy, 0.0

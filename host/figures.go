@@ -1,0 +1,45 @@
+package host
+
+import (
+	"maps"
+	"sync"
+	"time"
+)
+
+// Figures are numbers of a host for whoever watches over it. Those of workers are in [Host.Workers] and [Host.Owed].
+type Figures struct {
+	Waiting  map[string]int   // who waits for a place on a worker, by team
+	Longest  time.Duration    // how long the first of them has waited
+	Streamed map[string]int64 // bytes, as they were sent, of streams that have ended well since the host was opened; by [StreamProgress].Via
+}
+
+// Figures tells how the host stands now.
+func (h *Host) Figures() Figures {
+	out := Figures{Waiting: make(map[string]int), Streamed: h.streamed.all()}
+	for _, w := range h.queue.Waiting() {
+		out.Waiting[w.Spec.Team]++
+		out.Longest = max(out.Longest, time.Since(w.Since))
+	}
+	return out
+}
+
+// sums are bytes by name.
+type sums struct {
+	mu sync.Mutex
+	of map[string]int64
+}
+
+func (s *sums) add(name string, n int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of = make(map[string]int64)
+	}
+	s.of[name] += max(n, 0)
+}
+
+func (s *sums) all() map[string]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.of)
+}
