@@ -28,7 +28,7 @@ func (r *run) step(ctx context.Context, s *job.Step) StepResult {
 	if err := r.awaitNeeds(ctx, s); err != nil {
 		return StepResult{Step: s.Name, State: StepSkipped, Err: err}
 	}
-	done, err := r.turn(ctx, s.Name)
+	done, err := r.turn(ctx, s)
 	if err != nil {
 		return StepResult{Step: s.Name, State: StepAborted, Err: errInterrupted}
 	}

@@ -1,13 +1,17 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
+	"sync"
 	"syscall"
 	"time"
 
-	"golang.org/x/sync/semaphore"
+	"github.com/slipway-run/slipway/host/job"
 )
 
 // Steps take turns where more of them are ready than may go side by side: as many as a run asks for, as many as the configuration lets this host do, and never more
@@ -20,17 +24,101 @@ const (
 	ownFiles     = 100
 )
 
-// turns bounds how many go side by side. A nil one bounds nothing.
+// turns bounds how many go side by side. A nil one bounds nothing. Who waits goes as in the queue for a place: by priority, then the team of which fewer go, then
+// that which was let go less often since somebody waits, then age.
 type turns struct {
-	most int64
-	sem  *semaphore.Weighted
+	most int
+
+	mu      sync.Mutex
+	all     int            // that go
+	going   map[string]int // by team
+	served  map[string]int // by team, since somebody waits
+	waiting []*comer       // by age
+}
+
+// comer is who waits for a turn.
+type comer struct {
+	team     string
+	priority int
+	let      chan struct{} // closed once it may go
 }
 
 func newTurns(most int64) *turns {
 	if most <= 0 {
 		return nil
 	}
-	return &turns{most, semaphore.NewWeighted(most)}
+	return &turns{most: int(min(most, math.MaxInt32)), going: make(map[string]int), served: make(map[string]int)}
+}
+
+// take waits for a turn; waits is called if there is none at once. Done has to be called at its end, once. The error is ctx's.
+func (t *turns) take(ctx context.Context, team string, priority int, waits func(most int)) (done func(), err error) {
+	if t == nil {
+		return func() {}, nil
+	}
+	c := &comer{team: team, priority: priority, let: make(chan struct{})}
+	t.mu.Lock()
+	t.waiting = append(t.waiting, c)
+	t.next()
+	t.mu.Unlock()
+	done = func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.leave(team)
+	}
+	select {
+	case <-c.let:
+		return done, nil
+	default:
+		waits(t.most)
+	}
+	select {
+	case <-c.let:
+		return done, nil
+	case <-ctx.Done():
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := slices.Index(t.waiting, c); i >= 0 {
+		t.waiting = slices.Delete(t.waiting, i, i+1)
+	} else { // it was let go just now
+		t.leave(team)
+	}
+	return nil, ctx.Err()
+}
+
+// leave ends a turn. The lock is held.
+func (t *turns) leave(team string) {
+	t.all--
+	if t.going[team]--; t.going[team] == 0 {
+		delete(t.going, team)
+	}
+	t.next()
+}
+
+// next lets go as many as may. The lock is held.
+func (t *turns) next() {
+	for t.all < t.most && len(t.waiting) > 0 {
+		first := 0
+		for i := range t.waiting {
+			if t.before(t.waiting[i], t.waiting[first]) {
+				first = i
+			}
+		}
+		c := t.waiting[first]
+		t.waiting = slices.Delete(t.waiting, first, first+1)
+		t.all++
+		t.going[c.team]++
+		t.served[c.team]++
+		close(c.let)
+	}
+	if len(t.waiting) == 0 {
+		clear(t.served)
+	}
+}
+
+// before tells whether a goes before b, which is older or the same. The lock is held.
+func (t *turns) before(a, b *comer) bool {
+	return cmp.Or(-cmp.Compare(a.priority, b.priority), cmp.Compare(t.going[a.team], t.going[b.team]), cmp.Compare(t.served[a.team], t.served[b.team])) < 0
 }
 
 // hostTurns are those of a host: of configured many, zero for no number, and of the files that it may have open.
@@ -45,32 +133,18 @@ func hostTurns(configured int) *turns {
 	return newTurns(files)
 }
 
-// take waits for a turn; waits is called if there is none at once. Done has to be called at its end. The error is ctx's.
-func (t *turns) take(ctx context.Context, waits func(most int64)) (done func(), err error) {
-	if t == nil {
-		return func() {}, nil
-	}
-	if !t.sem.TryAcquire(1) {
-		waits(t.most)
-		if err := t.sem.Acquire(ctx, 1); err != nil {
-			return nil, err
-		}
-	}
-	return func() { t.sem.Release(1) }, nil
-}
-
 // turn waits until a step may go.
-func (r *run) turn(ctx context.Context, step string) (done func(), err error) {
-	waits := func(most int64) {
+func (r *run) turn(ctx context.Context, s *job.Step) (done func(), err error) {
+	waits := func(most int) {
 		r.crowded.Do(func() { // what is so of one step is so of all that come after it
-			r.tell(Event{Step: step, Kind: EventWaiting, Message: fmt.Sprintf("for its turn, as others do: %d may go at a time", most)})
+			r.tell(Event{Step: s.Name, Kind: EventWaiting, Message: fmt.Sprintf("for its turn, as others do: %d may go at a time", most)})
 		})
 	}
-	mine, err := r.turns.take(ctx, waits)
+	mine, err := r.turns.take(ctx, s.Team, s.Priority, waits)
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.h.turns.take(ctx, waits)
+	all, err := r.h.turns.take(ctx, s.Team, s.Priority, waits)
 	if err != nil {
 		mine()
 		return nil, err

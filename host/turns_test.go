@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -73,6 +74,50 @@ func TestStepsTakeTurns(t *testing.T) {
 				t.Errorf("%d steps went side by side", peak)
 			}
 		})
+	}
+}
+
+// TestOrderOfTurns: who waits for a turn goes by priority, then fairly between teams, then by age; who leaves takes no turn with him.
+func TestOrderOfTurns(t *testing.T) {
+	turns := newTurns(1)
+	done, err := turns.take(t.Context(), "red", 0, func(int) { t.Error("the first waits") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var went []string
+	var comers sync.WaitGroup
+	come := func(ctx context.Context, name, team string, priority int) {
+		waits := make(chan struct{})
+		comers.Go(func() {
+			done, err := turns.take(ctx, team, priority, func(int) { close(waits) })
+			if err != nil {
+				return
+			}
+			went = append(went, name) // one at a time
+			done()
+		})
+		<-waits
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	come(ctx, "who leaves", "red", 9)
+	come(t.Context(), "red 1", "red", 0)
+	come(t.Context(), "red 2", "red", 0)
+	come(t.Context(), "blue 1", "blue", 0)
+	come(t.Context(), "blue 2", "blue", 0)
+	come(t.Context(), "urgent", "red", 1)
+	leave()
+	testkit.Until(t, "one has left", func() bool {
+		turns.mu.Lock()
+		defer turns.mu.Unlock()
+		return len(turns.waiting) == 5
+	})
+	done()
+	comers.Wait()
+	if want := []string{"urgent", "blue 1", "red 1", "blue 2", "red 2"}; !slices.Equal(went, want) {
+		t.Errorf("they went as %q, want %q", went, want)
+	}
+	if turns.all != 0 || len(turns.going)+len(turns.served) != 0 {
+		t.Errorf("left over: %+v", turns)
 	}
 }
 

@@ -267,8 +267,8 @@ func TestBuffersOfBrokenStreams(t *testing.T) {
 				t.Errorf("%s: StreamOut gave %v", name, err)
 			}
 		}
+		end(false) // only then has every call begun to read late that ever will: one that was cancelled may still be on its way
 		late.Wait()
-		end(false)
 	}
 }
 
