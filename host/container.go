@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
@@ -106,13 +107,31 @@ func (h *Host) Container(ctx context.Context, owner string, req ContainerRequest
 	observe, leave := whileHere(req.Observe)
 	defer leave()
 	req.Observe = observe
-	c, err := h.owners.do(ctx, owner, func(ctx context.Context) (*Container, error) { return h.findOrCreate(ctx, owner, req, plan) })
+	c, err := h.foundOrMade(ctx, owner, req, plan)
 	if err != nil {
 		return nil, fmt.Errorf("container of %s: %w", owner, err)
 	}
 	own := *c // of those who share it each has an environment of its own
 	own.env = slices.Clone(req.Env)
 	return &own, nil
+}
+
+// foundOrMade finds or makes the owner's container, with whoever does so now. It is made as the first of them wants it, but nobody waits for a place less long than
+// he asked for.
+func (h *Host) foundOrMade(ctx context.Context, owner string, req ContainerRequest, plan plan) (*Container, error) {
+	began, limit := time.Now(), req.WaitLimit
+	for {
+		var mine atomic.Bool
+		c, err := h.owners.do(ctx, owner, func(ctx context.Context) (*Container, error) {
+			mine.Store(true)
+			return h.findOrCreate(ctx, owner, req, plan)
+		})
+		full, left := (*pool.FullError)(nil), h.leftOf(limit, began)
+		if mine.Load() || !errors.As(err, &full) || left < 0 {
+			return c, err
+		}
+		req.WaitLimit = left // another's limit has passed
+	}
 }
 
 func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequest, p plan) (*Container, error) {

@@ -281,6 +281,56 @@ func TestWaitLimit(t *testing.T) {
 	}
 }
 
+// Of callers that want one owner's container together each waits as long as it asked for, whoever was first.
+func TestWaitLimitOfEach(t *testing.T) {
+	t.Parallel()
+	for name, hasty := range map[string]time.Duration{"does not wait": -1, "waits for a moment": time.Nanosecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := testConfig("m")
+			cfg.Workers[0].Limits.Containers = 1
+			h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": newMemory(t, "m")}})
+			first, err := h.Container(t.Context(), "first", ContainerRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			entered, goOn := make(chan struct{}), make(chan struct{})
+			refused := make(chan error)
+			go func() {
+				_, err := h.Container(t.Context(), "second", ContainerRequest{WaitLimit: hasty, Observe: func(e Event) {
+					if e.Kind == EventWaiting && e.Message == "" {
+						close(entered)
+						<-goOn
+					}
+				}})
+				refused <- err
+			}()
+			<-entered
+			made := make(chan error)
+			go func() {
+				_, err := h.Container(t.Context(), "second", ContainerRequest{})
+				made <- err
+			}()
+			testkit.Until(t, "the patient one waits with the hasty one", func() bool {
+				h.owners.mu.Lock()
+				defer h.owners.mu.Unlock()
+				return h.owners.by["second"].waiting == 2
+			})
+			close(goOn)
+			if err := <-refused; !errors.As(err, new(*pool.FullError)) {
+				t.Errorf("the hasty one: %v", err)
+			}
+			testkit.Until(t, "the patient one waits", func() bool { return len(h.queue.Waiting()) == 1 })
+			if err := first.Destroy(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-made; err != nil {
+				t.Errorf("the patient one: %v", err)
+			}
+		})
+	}
+}
+
 // A worker that says that it has no room is asked again, for as long as the request waits.
 func TestExhaustedWorker(t *testing.T) {
 	t.Parallel()
