@@ -1,10 +1,12 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slipway-run/slipway/host/job"
@@ -62,6 +64,11 @@ func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, er
 
 // ExplainRequest explains where a container would be, if it were asked for now. Nothing is made or leased.
 func (h *Host) ExplainRequest(ctx context.Context, req ContainerRequest) (*Explanation, error) {
+	return h.explainRequest(ctx, req, "")
+}
+
+// explainRequest explains a request that may want the worker of what is not there yet.
+func (h *Host) explainRequest(ctx context.Context, req ContainerRequest, with string) (*Explanation, error) {
 	p, err := req.plan()
 	if err != nil {
 		return nil, err
@@ -70,22 +77,56 @@ func (h *Host) ExplainRequest(ctx context.Context, req ContainerRequest) (*Expla
 	if err != nil {
 		return nil, err
 	}
+	spec.With = cmp.Or(spec.With, with)
 	e := &Explanation{State: PlacementAsked, Workers: h.place.Explain(h.index, spec)}
 	choice, err := h.place.Choose(h.index, spec)
 	e.Worker, e.Scores, e.Err = choice.Worker, choice.Scores, err
 	return e, nil
 }
 
-// ExplainStep is ExplainRequest for a step of a job, without its inputs: where those will be is not known before it runs.
-func (h *Host) ExplainStep(ctx context.Context, s *job.Step) (*Explanation, error) {
-	req := stepRequest(s)
-	for _, name := range s.Outputs {
-		req.Outputs = append(req.Outputs, Output{Name: name, Path: name})
+// ExplainJob is ExplainRequest for each step of a job, by name, without its inputs: where those will be is not known before it runs. A step that runs on another's
+// worker is taken to be where that one would be now.
+func (h *Host) ExplainJob(ctx context.Context, j *job.Job) (map[string]*Explanation, error) {
+	out := make(map[string]*Explanation)
+	var explain func(s *job.Step) (*Explanation, error)
+	explain = func(s *job.Step) (*Explanation, error) {
+		if e := out[s.Name]; e != nil {
+			return e, nil
+		}
+		var on *Explanation
+		if s.With != "" {
+			var err error
+			if on, err = explain(&j.Steps[slices.IndexFunc(j.Steps, func(t job.Step) bool { return t.Name == s.With })]); err != nil {
+				return nil, err
+			}
+		}
+		req := stepRequest(s)
+		for _, name := range s.Outputs {
+			req.Outputs = append(req.Outputs, Output{Name: name, Path: name})
+		}
+		if s.Image != nil {
+			req.Features = append(req.Features, sdk.FeatureImageVolume)
+		}
+		with := ""
+		if on != nil {
+			with = on.Worker
+		}
+		e, err := h.explainRequest(ctx, req, with)
+		if err != nil {
+			return nil, fmt.Errorf("step %s: %w", s.Name, err)
+		}
+		if on != nil && on.Err != nil {
+			e.Worker, e.Scores, e.Err = "", nil, fmt.Errorf("step %s, on whose worker it runs, has none: %w", s.With, on.Err)
+		}
+		out[s.Name] = e
+		return e, nil
 	}
-	if s.Image != nil {
-		req.Features = append(req.Features, sdk.FeatureImageVolume)
+	for i := range j.Steps {
+		if _, err := explain(&j.Steps[i]); err != nil {
+			return nil, err
+		}
 	}
-	return h.ExplainRequest(ctx, req)
+	return out, nil
 }
 
 // explainPlaced reads why a container is where it is.

@@ -210,15 +210,36 @@ func TestExplain(t *testing.T) {
 		slices.Sort(parts)
 		return strings.Join(parts, ", ")
 	}
-	step := &parseJob(t, `
+	steps, err := h.ExplainJob(t.Context(), parseJob(t, `
 job "j" {
+  step "beside" {
+    with = step.s
+    run { path = "true" }
+  }
   step "s" {
     outputs = ["o"]
     run { path = "true" }
   }
-}`).Steps[0]
-	e, err := h.ExplainStep(t.Context(), step)
-	if err != nil || e.State != PlacementAsked || e.Err != nil || e.Worker != "a" && e.Worker != "b" || verdicts(e) != "a ok, b ok, g tagged" {
+  step "nowhere" {
+    platform = "plan9"
+    run { path = "true" }
+  }
+  step "there" {
+    with = step.nowhere
+    run { path = "true" }
+  }
+}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := steps["beside"]; e.Worker != steps["s"].Worker || e.Err != nil || !strings.Contains(verdicts(e), " with") {
+		t.Errorf("with another: %+v, %s", e, verdicts(e))
+	}
+	if e := steps["there"]; e.Worker != "" || !errors.As(e.Err, new(*pool.NoWorkerError)) {
+		t.Errorf("with one that has no worker: %+v", e)
+	}
+	e := steps["s"]
+	if e.State != PlacementAsked || e.Err != nil || e.Worker != "a" && e.Worker != "b" || verdicts(e) != "a ok, b ok, g tagged" {
 		t.Errorf("asked: %+v, %v", e, err)
 	}
 	if _, err := h.ExplainOwner(t.Context(), "first"); !sdk.IsNotFound(err, sdk.KindContainer) {

@@ -24,7 +24,7 @@ type backend interface {
 	reaper
 	orderWorker(ctx context.Context, worker string, order api.Order, reason string) error
 	awaitDrained(ctx context.Context, worker string, progress func(host.Drain)) error
-	explainStep(ctx context.Context, j *job.Job, step *job.Step) (*host.Explanation, error)
+	explainJob(ctx context.Context, j *job.Job) (map[string]*host.Explanation, error)
 	// run runs a job and tells what happens.
 	run(ctx context.Context, req host.RunRequest, tell func(happening)) (*host.RunResult, error)
 	// abort ends a run, under way or not, and tells what stays on workers.
@@ -131,8 +131,8 @@ func (e *embedded) awaitDrained(ctx context.Context, worker string, progress fun
 	return e.h.AwaitDrained(ctx, worker, progress)
 }
 
-func (e *embedded) explainStep(ctx context.Context, _ *job.Job, step *job.Step) (*host.Explanation, error) {
-	return e.h.ExplainStep(ctx, step)
+func (e *embedded) explainJob(ctx context.Context, j *job.Job) (map[string]*host.Explanation, error) {
+	return e.h.ExplainJob(ctx, j)
 }
 
 func (e *embedded) run(ctx context.Context, req host.RunRequest, tell func(happening)) (*host.RunResult, error) {
@@ -219,9 +219,8 @@ func (d *daemon) awaitDrained(ctx context.Context, worker string, progress func(
 	return d.c.AwaitDrained(ctx, worker, progress)
 }
 
-func (d *daemon) explainStep(ctx context.Context, j *job.Job, step *job.Step) (*host.Explanation, error) {
-	all, err := d.c.ExplainJob(ctx, j)
-	return all[step.Name], err
+func (d *daemon) explainJob(ctx context.Context, j *job.Job) (map[string]*host.Explanation, error) {
+	return d.c.ExplainJob(ctx, j)
 }
 
 func (d *daemon) abort(ctx context.Context, id string) (*host.RunResult, map[string]host.Owed, error) {

@@ -68,6 +68,10 @@ func (a *app) explainJob(c *cobra.Command, file string, only []string) error {
 		if err := a.checkConfigured(c.Context(), b); err != nil {
 			return err
 		}
+		all, err := b.explainJob(c.Context(), j)
+		if err != nil {
+			return err
+		}
 		var out []explained
 		placed := true
 		for i := range j.Steps {
@@ -75,10 +79,7 @@ func (a *app) explainJob(c *cobra.Command, file string, only []string) error {
 			if len(only) > 0 && !slices.Contains(only, s.Name) {
 				continue
 			}
-			e, err := b.explainStep(c.Context(), j, s)
-			if err != nil {
-				return fmt.Errorf("step %s: %w", s.Name, err)
-			}
+			e := all[s.Name]
 			placed = placed && e.Err == nil
 			out = append(out, explained{s.Name, e})
 		}

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 
 	"connectrpc.com/connect"
 
@@ -85,12 +84,12 @@ func (s *Server) explain(ctx context.Context, msg *pb.ExplainRequest) (*pb.Expla
 	if diags.HasErrors() {
 		return nil, &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonSpec, Message: diagnostics(diags)}
 	}
+	all, err := s.h.ExplainJob(ctx, j)
+	if err != nil {
+		return nil, err
+	}
 	for i := range j.Steps {
-		e, err := s.h.ExplainStep(ctx, &j.Steps[i])
-		if err != nil {
-			return nil, fmt.Errorf("step %s: %w", j.Steps[i].Name, err)
-		}
-		out.Explanations = append(out.Explanations, pbExplanation(j.Steps[i].Name, e))
+		out.Explanations = append(out.Explanations, pbExplanation(j.Steps[i].Name, all[j.Steps[i].Name]))
 	}
 	return out, nil
 }
