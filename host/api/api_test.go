@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/api/internal/pb"
@@ -347,6 +348,45 @@ func TestAway(t *testing.T) {
 	for _, address := range []string{"", "tcp://localhost:1", "unix://relative"} {
 		if _, err := NewClient(address); err == nil {
 			t.Errorf("address %q is taken", address)
+		}
+	}
+}
+
+// TestContainerIsPlaced: a container is placed as its request asks: beside another, with what is shared, and for no longer than it waits.
+func TestContainerIsPlaced(t *testing.T) {
+	dir, rt := place(t), memory.New([]string{"m"}, memory.Options{})
+	s := serveLimited(t, dir, rt, config.Limits{Tasks: 1})
+	t.Cleanup(func() {
+		s.stop()
+		must(t, rt.Close(context.Background()))
+	})
+	must(t, s.Upload(testkit.Context(t), host.Upload{Name: "tree"}, func(_ context.Context, w io.Writer) error {
+		_, err := w.Write(archive(t, "file", "content"))
+		return err
+	}))
+	ensure := func(req *pb.EnsureContainerRequest) error {
+		_, err := s.containers.EnsureContainer(testkit.Context(t), connect.NewRequest(req))
+		return err
+	}
+	must(t, ensure(&pb.EnsureContainerRequest{Owner: "task", Shared: []*pb.ContainerInput{{Artifact: "tree", Path: "in"}}}))
+	_, err := s.processes.StartProcess(testkit.Context(t), connect.NewRequest(&pb.StartProcessRequest{Owner: "task", Path: "sh", Args: []string{"-c", "cat in/file; echo more > in/file"}}))
+	must(t, err)
+	if r := s.exit(t, "task"); r.GetExit().GetCode() == 0 || !strings.HasPrefix(s.output(t, "task"), "content") {
+		t.Errorf("what is shared is not read-only: %v, %q", r, s.output(t, "task"))
+	}
+	must(t, ensure(&pb.EnsureContainerRequest{Owner: "check", Check: true, With: "task"})) // is no task
+	for name, c := range map[string]struct {
+		req  *pb.EnsureContainerRequest
+		code connect.Code
+	}{
+		"does not wait":      {&pb.EnsureContainerRequest{WaitLimit: durationpb.New(-1)}, connect.CodeResourceExhausted},
+		"waits for a moment": {&pb.EnsureContainerRequest{WaitLimit: durationpb.New(1)}, connect.CodeResourceExhausted},
+		"fits nowhere":       {&pb.EnsureContainerRequest{Platform: "plan9"}, connect.CodeFailedPrecondition},
+		"beside nobody":      {&pb.EnsureContainerRequest{With: "nobody"}, connect.CodeNotFound},
+	} {
+		c.req.Owner = strings.ReplaceAll(name, " ", "-")
+		if err := ensure(c.req); connect.CodeOf(err) != c.code {
+			t.Errorf("%s: %v, want %v", name, err, c.code)
 		}
 	}
 }

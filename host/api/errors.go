@@ -141,6 +141,12 @@ func code(err error) connect.Code {
 	if _, ok := errors.AsType[*host.GoneError](err); ok {
 		return connect.CodeFailedPrecondition
 	}
+	if _, ok := errors.AsType[*pool.NoWorkerError](err); ok {
+		return connect.CodeFailedPrecondition
+	}
+	if _, ok := errors.AsType[*pool.FullError](err); ok {
+		return connect.CodeResourceExhausted
+	}
 	e, ok := errors.AsType[*sdk.Error](err)
 	if !ok {
 		return connect.CodeInternal

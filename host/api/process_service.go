@@ -52,9 +52,25 @@ func (s *Server) ensure(ctx context.Context, msg *pb.EnsureContainerRequest) (*h
 	}
 	req := host.ContainerRequest{Team: msg.GetTeam(), Runtime: msg.GetRuntime(), Platform: msg.GetPlatform(), Tags: msg.GetTags(), Kind: pool.Build,
 		ImageRef: msg.GetImageRef(), User: msg.GetUser(), Dir: msg.GetDir(), Limits: fromResources(msg.GetLimits()),
-		Privileged: msg.GetPrivileged(), Hermetic: msg.GetHermetic(), Features: texts[sdk.Feature](msg.GetFeatures())}
-	if len(msg.GetInputs()) == 0 {
+		Privileged: msg.GetPrivileged(), Hermetic: msg.GetHermetic(), Features: texts[sdk.Feature](msg.GetFeatures()),
+		With: msg.GetWith(), Priority: int(msg.GetPriority()), WaitLimit: msg.GetWaitLimit().AsDuration()}
+	r := fromResources(msg.GetResources())
+	req.Resources = pool.Resources{CPUMillis: r.CPUMillis, MemoryBytes: r.MemoryBytes, DiskBytes: r.DiskBytes, PIDs: r.PIDs}
+	switch {
+	case msg.GetCheck():
+		req.Kind = pool.Check
+	case len(msg.GetInputs()) == 0:
 		req.Kind = pool.NoInput
+	}
+	inputs := func(of []*pb.ContainerInput) (out []host.Input, err error) {
+		for _, in := range of {
+			a, err := s.artifact(ctx, in.GetArtifact())
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, host.Input{Artifact: a, Path: in.GetPath()})
+		}
+		return out, nil
 	}
 	var err error
 	if msg.GetImage() != "" {
@@ -62,12 +78,11 @@ func (s *Server) ensure(ctx context.Context, msg *pb.EnsureContainerRequest) (*h
 			return nil, err
 		}
 	}
-	for _, in := range msg.GetInputs() {
-		a, err := s.artifact(ctx, in.GetArtifact())
-		if err != nil {
-			return nil, err
-		}
-		req.Inputs = append(req.Inputs, host.Input{Artifact: a, Path: in.GetPath()})
+	if req.Inputs, err = inputs(msg.GetInputs()); err != nil {
+		return nil, err
+	}
+	if req.Shared, err = inputs(msg.GetShared()); err != nil {
+		return nil, err
 	}
 	for _, out := range msg.GetOutputs() {
 		req.Outputs = append(req.Outputs, host.Output{Name: out.GetName(), Path: out.GetPath()})

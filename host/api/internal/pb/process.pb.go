@@ -9,6 +9,7 @@ package pb
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -45,7 +46,19 @@ type EnsureContainerRequest struct {
 	Privileged bool               `protobuf:"varint,13,opt,name=privileged,proto3" json:"privileged,omitempty"`
 	Hermetic   bool               `protobuf:"varint,14,opt,name=hermetic,proto3" json:"hermetic,omitempty"`
 	// What its processes will need, such as "tty".
-	Features      []string `protobuf:"bytes,15,rep,name=features,proto3" json:"features,omitempty"`
+	Features []string `protobuf:"bytes,15,rep,name=features,proto3" json:"features,omitempty"`
+	// The owner of another container: only the worker of that one will do.
+	With string `protobuf:"bytes,16,opt,name=with,proto3" json:"with,omitempty"`
+	// What it needs to itself, which no worker promises twice; limits bound what it gets. Containers and volumes mean nothing here.
+	Resources *Resources `protobuf:"bytes,17,opt,name=resources,proto3" json:"resources,omitempty"`
+	// Orders those who wait for a place, the highest first.
+	Priority int32 `protobuf:"varint,18,opt,name=priority,proto3" json:"priority,omitempty"`
+	// Bounds the wait for a place. Absent: the configuration's; negative: not to wait at all. Past it the call ends with RESOURCE_EXHAUSTED.
+	WaitLimit *durationpb.Duration `protobuf:"bytes,19,opt,name=wait_limit,json=waitLimit,proto3" json:"wait_limit,omitempty"`
+	// Mounted read-only as they are, in place of copies.
+	Shared []*ContainerInput `protobuf:"bytes,20,rep,name=shared,proto3" json:"shared,omitempty"`
+	// Small and frequent: placed by the chain for checks, and not counted as a task.
+	Check         bool `protobuf:"varint,21,opt,name=check,proto3" json:"check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -183,6 +196,48 @@ func (x *EnsureContainerRequest) GetFeatures() []string {
 		return x.Features
 	}
 	return nil
+}
+
+func (x *EnsureContainerRequest) GetWith() string {
+	if x != nil {
+		return x.With
+	}
+	return ""
+}
+
+func (x *EnsureContainerRequest) GetResources() *Resources {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *EnsureContainerRequest) GetPriority() int32 {
+	if x != nil {
+		return x.Priority
+	}
+	return 0
+}
+
+func (x *EnsureContainerRequest) GetWaitLimit() *durationpb.Duration {
+	if x != nil {
+		return x.WaitLimit
+	}
+	return nil
+}
+
+func (x *EnsureContainerRequest) GetShared() []*ContainerInput {
+	if x != nil {
+		return x.Shared
+	}
+	return nil
+}
+
+func (x *EnsureContainerRequest) GetCheck() bool {
+	if x != nil {
+		return x.Check
+	}
+	return false
 }
 
 type ContainerInput struct {
@@ -1451,7 +1506,7 @@ var File_slipway_host_v1alpha1_process_proto protoreflect.FileDescriptor
 
 const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"\n" +
-	"#slipway/host/v1alpha1/process.proto\x12\x15slipway.host.v1alpha1\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/host/v1alpha1/common.proto\"\xf8\x03\n" +
+	"#slipway/host/v1alpha1/process.proto\x12\x15slipway.host.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/host/v1alpha1/common.proto\"\xf7\x05\n" +
 	"\x16EnsureContainerRequest\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
 	"\aruntime\x18\x02 \x01(\tR\aruntime\x12\x1a\n" +
@@ -1470,7 +1525,14 @@ const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"privileged\x18\r \x01(\bR\n" +
 	"privileged\x12\x1a\n" +
 	"\bhermetic\x18\x0e \x01(\bR\bhermetic\x12\x1a\n" +
-	"\bfeatures\x18\x0f \x03(\tR\bfeatures\"@\n" +
+	"\bfeatures\x18\x0f \x03(\tR\bfeatures\x12\x12\n" +
+	"\x04with\x18\x10 \x01(\tR\x04with\x12>\n" +
+	"\tresources\x18\x11 \x01(\v2 .slipway.host.v1alpha1.ResourcesR\tresources\x12\x1a\n" +
+	"\bpriority\x18\x12 \x01(\x05R\bpriority\x128\n" +
+	"\n" +
+	"wait_limit\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\twaitLimit\x12=\n" +
+	"\x06shared\x18\x14 \x03(\v2%.slipway.host.v1alpha1.ContainerInputR\x06shared\x12\x14\n" +
+	"\x05check\x18\x15 \x01(\bR\x05check\"@\n" +
 	"\x0eContainerInput\x12\x1a\n" +
 	"\bartifact\x18\x01 \x01(\tR\bartifact\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"9\n" +
@@ -1610,51 +1672,55 @@ var file_slipway_host_v1alpha1_process_proto_goTypes = []any{
 	(*SignalProcessResponse)(nil),    // 22: slipway.host.v1alpha1.SignalProcessResponse
 	nil,                              // 23: slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
 	(*Resources)(nil),                // 24: slipway.host.v1alpha1.Resources
-	(*timestamppb.Timestamp)(nil),    // 25: google.protobuf.Timestamp
-	(*Exit)(nil),                     // 26: slipway.host.v1alpha1.Exit
-	(*Error)(nil),                    // 27: slipway.host.v1alpha1.Error
+	(*durationpb.Duration)(nil),      // 25: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 26: google.protobuf.Timestamp
+	(*Exit)(nil),                     // 27: slipway.host.v1alpha1.Exit
+	(*Error)(nil),                    // 28: slipway.host.v1alpha1.Error
 }
 var file_slipway_host_v1alpha1_process_proto_depIdxs = []int32{
 	1,  // 0: slipway.host.v1alpha1.EnsureContainerRequest.inputs:type_name -> slipway.host.v1alpha1.ContainerInput
 	2,  // 1: slipway.host.v1alpha1.EnsureContainerRequest.outputs:type_name -> slipway.host.v1alpha1.ContainerOutput
 	24, // 2: slipway.host.v1alpha1.EnsureContainerRequest.limits:type_name -> slipway.host.v1alpha1.Resources
-	6,  // 3: slipway.host.v1alpha1.ListContainersResponse.containers:type_name -> slipway.host.v1alpha1.Container
-	25, // 4: slipway.host.v1alpha1.Container.created_at:type_name -> google.protobuf.Timestamp
-	7,  // 5: slipway.host.v1alpha1.Container.processes:type_name -> slipway.host.v1alpha1.Process
-	25, // 6: slipway.host.v1alpha1.Process.started_at:type_name -> google.protobuf.Timestamp
-	25, // 7: slipway.host.v1alpha1.Process.ended_at:type_name -> google.protobuf.Timestamp
-	26, // 8: slipway.host.v1alpha1.Process.exit:type_name -> slipway.host.v1alpha1.Exit
-	23, // 9: slipway.host.v1alpha1.SealContainerResponse.outputs:type_name -> slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
-	14, // 10: slipway.host.v1alpha1.WaitProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	26, // 11: slipway.host.v1alpha1.WaitProcessResponse.exit:type_name -> slipway.host.v1alpha1.Exit
-	27, // 12: slipway.host.v1alpha1.WaitProcessResponse.error:type_name -> slipway.host.v1alpha1.Error
-	14, // 13: slipway.host.v1alpha1.FollowOutputRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	25, // 14: slipway.host.v1alpha1.Record.time:type_name -> google.protobuf.Timestamp
-	14, // 15: slipway.host.v1alpha1.WriteStdinRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	14, // 16: slipway.host.v1alpha1.SignalProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	0,  // 17: slipway.host.v1alpha1.ContainerService.EnsureContainer:input_type -> slipway.host.v1alpha1.EnsureContainerRequest
-	4,  // 18: slipway.host.v1alpha1.ContainerService.ListContainers:input_type -> slipway.host.v1alpha1.ListContainersRequest
-	8,  // 19: slipway.host.v1alpha1.ContainerService.SealContainer:input_type -> slipway.host.v1alpha1.SealContainerRequest
-	10, // 20: slipway.host.v1alpha1.ContainerService.DestroyContainer:input_type -> slipway.host.v1alpha1.DestroyContainerRequest
-	12, // 21: slipway.host.v1alpha1.ProcessService.StartProcess:input_type -> slipway.host.v1alpha1.StartProcessRequest
-	15, // 22: slipway.host.v1alpha1.ProcessService.WaitProcess:input_type -> slipway.host.v1alpha1.WaitProcessRequest
-	17, // 23: slipway.host.v1alpha1.ProcessService.FollowOutput:input_type -> slipway.host.v1alpha1.FollowOutputRequest
-	19, // 24: slipway.host.v1alpha1.ProcessService.WriteStdin:input_type -> slipway.host.v1alpha1.WriteStdinRequest
-	21, // 25: slipway.host.v1alpha1.ProcessService.SignalProcess:input_type -> slipway.host.v1alpha1.SignalProcessRequest
-	3,  // 26: slipway.host.v1alpha1.ContainerService.EnsureContainer:output_type -> slipway.host.v1alpha1.EnsureContainerResponse
-	5,  // 27: slipway.host.v1alpha1.ContainerService.ListContainers:output_type -> slipway.host.v1alpha1.ListContainersResponse
-	9,  // 28: slipway.host.v1alpha1.ContainerService.SealContainer:output_type -> slipway.host.v1alpha1.SealContainerResponse
-	11, // 29: slipway.host.v1alpha1.ContainerService.DestroyContainer:output_type -> slipway.host.v1alpha1.DestroyContainerResponse
-	13, // 30: slipway.host.v1alpha1.ProcessService.StartProcess:output_type -> slipway.host.v1alpha1.StartProcessResponse
-	16, // 31: slipway.host.v1alpha1.ProcessService.WaitProcess:output_type -> slipway.host.v1alpha1.WaitProcessResponse
-	18, // 32: slipway.host.v1alpha1.ProcessService.FollowOutput:output_type -> slipway.host.v1alpha1.Record
-	20, // 33: slipway.host.v1alpha1.ProcessService.WriteStdin:output_type -> slipway.host.v1alpha1.WriteStdinResponse
-	22, // 34: slipway.host.v1alpha1.ProcessService.SignalProcess:output_type -> slipway.host.v1alpha1.SignalProcessResponse
-	26, // [26:35] is the sub-list for method output_type
-	17, // [17:26] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	24, // 3: slipway.host.v1alpha1.EnsureContainerRequest.resources:type_name -> slipway.host.v1alpha1.Resources
+	25, // 4: slipway.host.v1alpha1.EnsureContainerRequest.wait_limit:type_name -> google.protobuf.Duration
+	1,  // 5: slipway.host.v1alpha1.EnsureContainerRequest.shared:type_name -> slipway.host.v1alpha1.ContainerInput
+	6,  // 6: slipway.host.v1alpha1.ListContainersResponse.containers:type_name -> slipway.host.v1alpha1.Container
+	26, // 7: slipway.host.v1alpha1.Container.created_at:type_name -> google.protobuf.Timestamp
+	7,  // 8: slipway.host.v1alpha1.Container.processes:type_name -> slipway.host.v1alpha1.Process
+	26, // 9: slipway.host.v1alpha1.Process.started_at:type_name -> google.protobuf.Timestamp
+	26, // 10: slipway.host.v1alpha1.Process.ended_at:type_name -> google.protobuf.Timestamp
+	27, // 11: slipway.host.v1alpha1.Process.exit:type_name -> slipway.host.v1alpha1.Exit
+	23, // 12: slipway.host.v1alpha1.SealContainerResponse.outputs:type_name -> slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
+	14, // 13: slipway.host.v1alpha1.WaitProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	27, // 14: slipway.host.v1alpha1.WaitProcessResponse.exit:type_name -> slipway.host.v1alpha1.Exit
+	28, // 15: slipway.host.v1alpha1.WaitProcessResponse.error:type_name -> slipway.host.v1alpha1.Error
+	14, // 16: slipway.host.v1alpha1.FollowOutputRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	26, // 17: slipway.host.v1alpha1.Record.time:type_name -> google.protobuf.Timestamp
+	14, // 18: slipway.host.v1alpha1.WriteStdinRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	14, // 19: slipway.host.v1alpha1.SignalProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	0,  // 20: slipway.host.v1alpha1.ContainerService.EnsureContainer:input_type -> slipway.host.v1alpha1.EnsureContainerRequest
+	4,  // 21: slipway.host.v1alpha1.ContainerService.ListContainers:input_type -> slipway.host.v1alpha1.ListContainersRequest
+	8,  // 22: slipway.host.v1alpha1.ContainerService.SealContainer:input_type -> slipway.host.v1alpha1.SealContainerRequest
+	10, // 23: slipway.host.v1alpha1.ContainerService.DestroyContainer:input_type -> slipway.host.v1alpha1.DestroyContainerRequest
+	12, // 24: slipway.host.v1alpha1.ProcessService.StartProcess:input_type -> slipway.host.v1alpha1.StartProcessRequest
+	15, // 25: slipway.host.v1alpha1.ProcessService.WaitProcess:input_type -> slipway.host.v1alpha1.WaitProcessRequest
+	17, // 26: slipway.host.v1alpha1.ProcessService.FollowOutput:input_type -> slipway.host.v1alpha1.FollowOutputRequest
+	19, // 27: slipway.host.v1alpha1.ProcessService.WriteStdin:input_type -> slipway.host.v1alpha1.WriteStdinRequest
+	21, // 28: slipway.host.v1alpha1.ProcessService.SignalProcess:input_type -> slipway.host.v1alpha1.SignalProcessRequest
+	3,  // 29: slipway.host.v1alpha1.ContainerService.EnsureContainer:output_type -> slipway.host.v1alpha1.EnsureContainerResponse
+	5,  // 30: slipway.host.v1alpha1.ContainerService.ListContainers:output_type -> slipway.host.v1alpha1.ListContainersResponse
+	9,  // 31: slipway.host.v1alpha1.ContainerService.SealContainer:output_type -> slipway.host.v1alpha1.SealContainerResponse
+	11, // 32: slipway.host.v1alpha1.ContainerService.DestroyContainer:output_type -> slipway.host.v1alpha1.DestroyContainerResponse
+	13, // 33: slipway.host.v1alpha1.ProcessService.StartProcess:output_type -> slipway.host.v1alpha1.StartProcessResponse
+	16, // 34: slipway.host.v1alpha1.ProcessService.WaitProcess:output_type -> slipway.host.v1alpha1.WaitProcessResponse
+	18, // 35: slipway.host.v1alpha1.ProcessService.FollowOutput:output_type -> slipway.host.v1alpha1.Record
+	20, // 36: slipway.host.v1alpha1.ProcessService.WriteStdin:output_type -> slipway.host.v1alpha1.WriteStdinResponse
+	22, // 37: slipway.host.v1alpha1.ProcessService.SignalProcess:output_type -> slipway.host.v1alpha1.SignalProcessResponse
+	29, // [29:38] is the sub-list for method output_type
+	20, // [20:29] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_process_proto_init() }
