@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,7 @@ const childEnv = "SLIPWAY_TEST_HOST"
 // childSpec is what a host in a process of its own shall do: run a job, and die by SIGKILL at a point.
 type childSpec struct {
 	Plugin, Socket, State, Run, Input, Output string
+	Job                                       string // empty: proofJob
 	Point                                     string // empty: none
 	Nth                                       int
 	Callers                                   bool // no job, but many that ask for one container
@@ -94,7 +96,7 @@ func runChild(text string) int {
 
 func childRun(spec childSpec) (res childResult) {
 	ctx := context.Background() // the test that waits for its end kills it
-	j, diags := job.Parse([]byte(proofJob), "proof.hcl")
+	j, diags := job.Parse([]byte(cmp.Or(spec.Job, proofJob)), "proof.hcl")
 	if diags.HasErrors() {
 		return childResult{Err: diags.Error()}
 	}
