@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,7 +29,7 @@ type Options struct {
 	Log      *slog.Logger // nil: nothing is logged
 	Version  string       // of the program, told to the plugins
 
-	// Streams bounds what one stream may bring to a worker.
+	// Streams bounds what one stream may bring to a worker. What is zero is as the configuration says.
 	Streams StreamLimits
 
 	// Blobs bounds what the state directory keeps of artifacts that no worker has yet.
@@ -132,6 +133,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	if opts.clock != nil {
 		h.clock = *opts.clock
 	}
+	h.opts.Streams = StreamLimits{Sent: cmp.Or(opts.Streams.Sent, cfg.Artifacts.StreamSize), Unpacked: cmp.Or(opts.Streams.Unpacked, cfg.Artifacts.StreamUnpackedSize)}
 	h.openedAt = h.clock.steady()
 	h.queue = pool.NewQueue(h.index, h.place)
 	h.turns = hostTurns(cfg.Placement.Steps)

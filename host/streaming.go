@@ -211,6 +211,9 @@ func (h *Host) fill(ctx context.Context, a *Artifact, src source, w *worker, sen
 		}
 	}
 	s, err := send(ctx, src, w, row, func(s sent) { tell(s, false) })
+	if h.opts.Streams != (StreamLimits{}) && errors.Is(err, sdk.ReasonTooLarge) {
+		err = fmt.Errorf("%w; stream_size and stream_unpacked_size in the configuration's artifacts block say how much may go to a worker", err)
+	}
 	if err != nil {
 		return replica{}, err
 	}

@@ -217,3 +217,22 @@ func TestListLies(t *testing.T) {
 		})
 	}
 }
+
+// TestStreamLimits: an input that is more than the configuration lets go to a worker fails its step, and what to change is told.
+func TestStreamLimits(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.write(map[string]string{"src/file": strings.Repeat("x", 100_000), "j.hcl": `job "j" {
+  input "src" {}
+  step "s" {
+    inputs = { src = input.src }
+    run { path = "true" }
+  }
+}
+`})
+	for setting, says := range map[string]string{"stream_size": "more than 1024 bytes", "stream_unpacked_size": "unpacks to more than 1024 bytes"} {
+		file := setting + ".hcl"
+		p.write(map[string]string{file: onMemory("") + "\nartifacts { " + setting + " = \"1KiB\" }\n"})
+		p.run("-c", file, "run", "j.hcl", "-i", "src=src").wants(codeInternal).says(says, "stream_size and stream_unpacked_size")
+	}
+}

@@ -10,7 +10,7 @@ import (
 )
 
 // Artifacts says how much the host keeps of artifacts and caches, and for how long, and what it unpacks. Each zero field means the documented
-// default, which Load has filled in but for those of unpacking.
+// default, which Load has filled in but for those of unpacking and of streams.
 type Artifacts struct {
 	Quota    int64         // bytes of all uploads that the state directory keeps, until a worker has them; default 16GiB
 	TTL      time.Duration // how long an artifact is kept that nobody owns, unless who made it has said; default 12h
@@ -20,6 +20,11 @@ type Artifacts struct {
 	// machine: the bytes of its files, and how many files, directories and links it has. Default 1TiB and 20 million.
 	UnpackSize    int64
 	UnpackEntries int
+
+	// StreamSize and StreamUnpackedSize, stream_size and stream_unpacked_size in the file, bound what one stream may bring to a worker: bytes as they are sent,
+	// and those of the archive. While either is set, no volume goes directly from worker to worker, where nobody would count. Default: any number.
+	StreamSize         int64
+	StreamUnpackedSize int64
 }
 
 func artifactsFields() []sdk.Field {
@@ -29,6 +34,8 @@ func artifactsFields() []sdk.Field {
 		{Name: "cache_ttl", Type: sdk.TypeDuration},
 		{Name: "unpack_size", Type: sdk.TypeBytes},
 		{Name: "unpack_entries", Type: sdk.TypeInt},
+		{Name: "stream_size", Type: sdk.TypeBytes},
+		{Name: "stream_unpacked_size", Type: sdk.TypeBytes},
 	}
 }
 
@@ -40,6 +47,8 @@ func (r *reader) artifacts(a *Artifacts, b *hcl.Block) {
 	a.Quota = cmp.Or(r.size(content, v, "quota"), a.Quota)
 	a.UnpackSize = r.size(content, v, "unpack_size")
 	a.UnpackEntries = r.atLeastOne(content, v, "unpack_entries")
+	a.StreamSize = r.size(content, v, "stream_size")
+	a.StreamUnpackedSize = r.size(content, v, "stream_unpacked_size")
 }
 
 // size is a number of bytes; 0 where there is none, or a wrong one.

@@ -196,8 +196,9 @@ func TestArtifacts(t *testing.T) {
 	for text, want := range map[string]config.Artifacts{
 		"":                               {Quota: 16 << 30, TTL: 12 * time.Hour, CacheTTL: 720 * time.Hour},
 		"artifacts { quota = \"2GiB\" }": {Quota: 2 << 30, TTL: 12 * time.Hour, CacheTTL: 720 * time.Hour},
-		"artifacts {\n unpack_size = \"1MiB\"\n unpack_entries = 7\n}": {Quota: 16 << 30, TTL: 12 * time.Hour, CacheTTL: 720 * time.Hour, UnpackSize: 1 << 20, UnpackEntries: 7},
-		"artifacts {\n ttl = \"1h\"\n cache_ttl = \"24h\"\n}":          {Quota: 16 << 30, TTL: time.Hour, CacheTTL: 24 * time.Hour},
+		"artifacts {\n unpack_size = \"1MiB\"\n unpack_entries = 7\n}":              {Quota: 16 << 30, TTL: 12 * time.Hour, CacheTTL: 720 * time.Hour, UnpackSize: 1 << 20, UnpackEntries: 7},
+		"artifacts {\n stream_size = \"1MiB\"\n stream_unpacked_size = \"2MiB\"\n}": {Quota: 16 << 30, TTL: 12 * time.Hour, CacheTTL: 720 * time.Hour, StreamSize: 1 << 20, StreamUnpackedSize: 2 << 20},
+		"artifacts {\n ttl = \"1h\"\n cache_ttl = \"24h\"\n}":                       {Quota: 16 << 30, TTL: time.Hour, CacheTTL: 24 * time.Hour},
 	} {
 		c, diags := config.Parse([]byte(text), "f.hcl")
 		if diags.HasErrors() || c.Artifacts != want {
