@@ -79,6 +79,12 @@ func (r *Records) Runs(ctx context.Context) ([]RunInfo, error) {
 	return out, err
 }
 
+// RunByID gives one of them. One that is not remembered is sdk.NotFound.
+func (r *Records) RunByID(ctx context.Context, id string) (RunInfo, error) {
+	row, err := runIn(ctx, r.store, id)
+	return runInfo(row), err
+}
+
 func runsIn(ctx context.Context, st *store.Store) (rows []store.Run, err error) {
 	err = st.View(ctx, func(tx *store.Tx) (err error) {
 		rows, err = tx.Runs(store.RunFilter{})

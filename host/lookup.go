@@ -62,15 +62,19 @@ func (h *Host) Runs(ctx context.Context) ([]RunInfo, error) {
 
 // RunByID tells what is remembered of a run. One that is not is sdk.NotFound.
 func (h *Host) RunByID(ctx context.Context, id string) (RunInfo, error) {
-	var row store.Run
-	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
+	row, err := runIn(ctx, h.store, id)
+	if err != nil {
+		return RunInfo{}, err
+	}
+	return h.runInfo(row), nil
+}
+
+func runIn(ctx context.Context, st *store.Store, id string) (row store.Run, err error) {
+	err = st.View(ctx, func(tx *store.Tx) error {
 		row, err = tx.Run(id)
 		return err
 	})
-	if err != nil {
-		return RunInfo{}, noRun(id, err)
-	}
-	return h.runInfo(row), nil
+	return row, noRun(id, err)
 }
 
 func (h *Host) runInfo(row store.Run) RunInfo {

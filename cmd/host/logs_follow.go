@@ -10,6 +10,7 @@ import (
 	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/spool"
+	"github.com/slipway-run/slipway/sdk"
 )
 
 // logsEvery is how often it is looked for more of what a run writes that another process has: nothing tells this one.
@@ -74,15 +75,11 @@ func (f *follower) whole() error {
 }
 
 func (f *follower) ended(ctx context.Context) (bool, error) {
-	runs, err := f.r.Runs(ctx)
-	if err != nil {
-		return false, err
-	}
-	i := slices.IndexFunc(runs, func(r host.RunInfo) bool { return r.ID == f.run })
-	if i < 0 {
+	run, err := f.r.RunByID(ctx, f.run)
+	if errors.Is(err, sdk.NotFound) {
 		return false, f.a.noSteps(ctx, f.r, f.run)
 	}
-	return runs[i].Ended, nil
+	return run.Ended, err
 }
 
 // look shows what has come since it was called last.
