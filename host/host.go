@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -106,6 +104,7 @@ type Host struct {
 	going       map[string]*run                         // the same, once they have begun
 	leftRuns    map[string]time.Time                    // when each was under way last, by id, where the store could not be told
 	reconcilers map[string]*reconciler                  // by worker
+	strangers   map[string]time.Time                    // workers that the configuration has no more, and that have something still
 	hung        map[pair]time.Time                      // workers between which nothing goes directly until then
 	closed      bool
 }
@@ -161,10 +160,15 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	if err != nil {
 		return nil, errors.Join(err, h.spool.Close(), h.store.Close())
 	}
-	if h.ordered, err = h.loadOrders(ctx); err != nil {
+	seen, ordered, err := h.loadOrders(ctx)
+	if err != nil {
 		return nil, errors.Join(err, h.spool.Close(), h.store.Close())
 	}
-	known = slices.AppendSeq(known, maps.Keys(h.ordered))
+	h.ordered = ordered
+	known = append(known, seen...)
+	if h.strangers, err = h.findStrangers(ctx, known); err != nil {
+		return nil, errors.Join(err, h.spool.Close(), h.store.Close())
+	}
 	h.ctx, h.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	h.owners.closing, h.owners.spawn = h.ctx, h.spawn
 	h.replicas.closing, h.replicas.spawn = h.ctx, h.spawn
@@ -208,7 +212,7 @@ func (h *Host) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Workers reports on all workers, in the order of their names.
+// Workers reports on all workers, in the order of their names, and then on those that the configuration has no more, as far as something is on them still.
 func (h *Host) Workers() []WorkerReport {
 	var out []WorkerReport
 	for _, w := range h.sortedWorkers() {
@@ -218,7 +222,7 @@ func (h *Host) Workers() []WorkerReport {
 			out = append(out, r)
 		}
 	}
-	return out
+	return append(out, h.strangerReports()...)
 }
 
 // Plugins reports on all plugins, in the order of the configuration.

@@ -304,7 +304,7 @@ func (w *worker) alive() {
 // WorkerReport describes a worker to people.
 type WorkerReport struct {
 	Name   string
-	Plugin string
+	Plugin string // empty: the configuration has no such worker any more, though something is on it still
 	Info   sdk.WorkerInfo
 	Status sdk.Status
 	Up     bool

@@ -37,13 +37,17 @@ func (h *Host) LandWorker(ctx context.Context, name, reason string) error {
 }
 
 // RetireWorker is LandWorker for a worker that will not come back: every artifact that is only there is copied, and what is left on it
-// is destroyed. Of one that has been away for as long as the host waits for a worker, only the records go.
+// is destroyed. Of one that has been away for as long as the host waits for a worker, only the records go; of one that the configuration has no more, they go
+// at once.
 func (h *Host) RetireWorker(ctx context.Context, name, reason string) error {
 	return h.order(ctx, name, orders{pool.Retiring, reason})
 }
 
 func (h *Host) order(ctx context.Context, name string, o orders) error {
 	w, err := h.knownWorker(name)
+	if o.state == pool.Retiring && h.stranger(name) {
+		return h.forgetStranger(ctx, name)
+	}
 	if err != nil {
 		return err
 	}
@@ -79,19 +83,20 @@ func (h *Host) putOrders(ctx context.Context, w *worker, o orders) error {
 	})
 }
 
-// loadOrders reads what operators wanted of workers before this host began.
-func (h *Host) loadOrders(ctx context.Context) (map[string]orders, error) {
-	out := make(map[string]orders)
-	err := h.store.View(ctx, func(tx *store.Tx) error {
+// loadOrders reads which workers there were before this host began, and what operators wanted of them.
+func (h *Host) loadOrders(ctx context.Context) (seen []string, ordered map[string]orders, err error) {
+	ordered = make(map[string]orders)
+	err = h.store.View(ctx, func(tx *store.Tx) error {
 		rows, err := tx.Workers()
 		for _, row := range rows {
+			seen = append(seen, row.ID)
 			if row.Orders != "" {
-				out[row.ID] = orders{pool.State(row.Orders), row.Reason}
+				ordered[row.ID] = orders{pool.State(row.Orders), row.Reason}
 			}
 		}
 		return err
 	})
-	return out, err
+	return seen, ordered, err
 }
 
 // knownWorker is worker, with the names that there are in its error.

@@ -29,18 +29,7 @@ func (h *Host) pruneIfGone(w *worker) {
 		w.drain = nil
 	}
 	reason := fmt.Sprintf("worker %s was away for %s and is forgotten", w.name, after)
-	err := h.store.Release(h.ctx, store.KillSafe, func(tx *store.Tx) error {
-		if err := h.loseContainers(tx, w.name, reason); err != nil {
-			return err
-		}
-		if err := h.loseVolumes(tx, w.name); err != nil {
-			return err
-		}
-		if _, err := tx.Worker(w.name); err != nil {
-			return ignoreNotFound(err)
-		}
-		return tx.DeleteWorker(w.name)
-	})
+	err := h.store.Release(h.ctx, store.KillSafe, func(tx *store.Tx) error { return h.loseWorker(tx, w.name, reason) })
 	if err != nil {
 		if h.ctx.Err() == nil {
 			h.log.Warn("a worker that is gone cannot be forgotten yet", "worker", w.name, "error", errors.Join(err, h.startDrain(w)))
@@ -56,7 +45,7 @@ func (h *Host) pruneIfGone(w *worker) {
 // drop takes a worker that is forgotten out of the host, so that nodes that come and go leave nothing. One that its plugin still tells has a monitor,
 // which may find it back; that of a block is always known.
 func (h *Host) drop(w *worker) {
-	block := slices.ContainsFunc(h.cfg.Workers, func(b config.Worker) bool { return b.Name == w.name })
+	block := slices.ContainsFunc(h.cfg.Workers, func(b config.Worker) bool { return b.Name == w.name }) // not only the block of a node
 	h.mu.Lock()
 	dropped := !block && h.workers[w.name] == w && w.leftFor()
 	if dropped {

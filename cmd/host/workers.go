@@ -64,15 +64,15 @@ func reports(h *host.Host) []host.WorkerReport {
 	return workers
 }
 
-// away tells whether a worker is that should be there.
+// away tells whether a worker is that should be there: not one that the configuration has no more.
 func away(r host.WorkerReport) bool {
-	return r.State != pool.Landed && r.State != pool.Retired && (!r.Up && !r.Unused || r.Status.Health == sdk.Away)
+	return r.Plugin != "" && r.State != pool.Landed && r.State != pool.Retired && (!r.Up && !r.Unused || r.Status.Health == sdk.Away)
 }
 
 func writeWorkers(to *outlet, workers []host.WorkerReport) error {
 	t := newTable(to, "WORKER", "STATE", "PLUGIN", "PLATFORM", "TEAM", "TAGS", "FEATURES")
 	for _, r := range workers {
-		t.row(r.Name, workerState(r), r.Plugin, dash(r.Info.Platform), dash(r.Info.Team),
+		t.row(r.Name, workerState(r), dash(r.Plugin), dash(r.Info.Platform), dash(r.Info.Team),
 			dash(strings.Join(r.Info.Tags, ",")), dash(strings.Join(features(r), " ")))
 	}
 	if err := t.end(); err != nil {

@@ -64,6 +64,9 @@ func (a *app) awaitDrained(ctx context.Context, b backend, worker string) error 
 			a.say(fmt.Sprintf("worker %s waits for %s", worker, d))
 		}
 	})
+	if sdk.IsNotFound(err, sdk.KindWorker) { // it was one that the configuration has no more, and is forgotten
+		return nil
+	}
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("worker %s is not empty yet: the order stays, and is carried out while a host has the state directory open: %w", worker, err)
 	}

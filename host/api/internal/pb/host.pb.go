@@ -447,10 +447,11 @@ func (x *ListWorkersResponse) GetWorkers() []*Worker {
 }
 
 type Worker struct {
-	state  protoimpl.MessageState `protogen:"open.v1"`
-	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Plugin string                 `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"`
-	Up     bool                   `protobuf:"varint,3,opt,name=up,proto3" json:"up,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Empty: the configuration has no such worker any more, though something is on it still.
+	Plugin string `protobuf:"bytes,2,opt,name=plugin,proto3" json:"plugin,omitempty"`
+	Up     bool   `protobuf:"varint,3,opt,name=up,proto3" json:"up,omitempty"`
 	// While not up.
 	Why string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
 	// Since when it is up, or not.
