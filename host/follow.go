@@ -53,13 +53,30 @@ func (p *Process) run(ctx context.Context) {
 // acknowledgement in it, or tells the last output.
 const lastWords = time.Second
 
-// containerOver has those who follow processes of a container that is over end, whatever its plugin makes of that. Who is attached later sees it in the
-// container's row.
+// containerOver has those who follow processes of a container that is over end, or who are about to, whatever its plugin makes of that. Who is attached later sees it
+// in the container's row.
 func (h *Host) containerOver(id string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range h.processes[sdk.ContainerID(id)] {
 		time.AfterFunc(lastWords, p.endOver)
+	}
+	for p := range h.starting {
+		if p.container == sdk.ContainerID(id) {
+			time.AfterFunc(lastWords, p.endOver)
+		}
+	}
+}
+
+// starts has a process told that its container is over while it is being started, until it is followed.
+func (h *Host) starts(p *Process) (followed func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.starting[p] = true
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.starting, p)
 	}
 }
 

@@ -72,6 +72,8 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 	if err != nil {
 		return nil, fmt.Errorf("process %s of %s: %w", name, c.owner, err)
 	}
+	p := c.h.newProcess(store.Process{ID: rowID(c.id, spec.ID), Container: string(c.id)}, c.owner, c.worker)
+	defer c.h.starts(p)()
 	row, fresh, err := c.claimProcess(ctx, spec)
 	if err != nil {
 		return nil, err
@@ -91,8 +93,7 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 		return p, err
 	}
 	c.h.fault("start-intent")
-	spec.Token = sdk.Token(row.Token)
-	p := c.h.newProcess(row, c.owner, c.worker)
+	spec.Token, p.token = sdk.Token(row.Token), sdk.Token(row.Token)
 	if req.Stdin != nil {
 		p.stdin = newStdinSource(req.Stdin)
 	}
@@ -164,6 +165,13 @@ func (c *Container) claimProcess(ctx context.Context, spec sdk.ProcessSpec) (row
 		m, err := processLife.move(tx, rowID(c.id, spec.ID), lifecycle.Claimed, func(p *store.Process) error {
 			if c.state != lifecycle.ContainerReady {
 				return &GoneError{Owner: c.owner, State: c.state}
+			}
+			container, err := tx.Container(string(c.id)) // what became of it since
+			if err != nil {
+				return err
+			}
+			if container.State != lifecycle.ContainerReady {
+				return &GoneError{Owner: c.owner, State: container.State}
 			}
 			*p = store.Process{ID: rowID(c.id, spec.ID), Container: string(c.id), Token: string(spec.Token), Spec: stored}
 			return nil

@@ -109,6 +109,44 @@ func TestFollowOfWhatIsOver(t *testing.T) {
 	}
 }
 
+// TestOverWhileStarting: a process whose container is over while it is being started, or before, is at its end, whatever its plugin tells.
+func TestOverWhileStarting(t *testing.T) {
+	t.Parallel()
+	var c *Container
+	rt := &hooked{Runtime: newMemory(t, "m"), hook: func(ctx context.Context, call, _ string, _ int, real func() error) error {
+		switch call {
+		case "start":
+			return c.Destroy(ctx) // and says that it was started
+		case "follow":
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return real()
+	}}
+	h := openHost(t, rt, Options{}, "m")
+	c, err := h.Container(t.Context(), "owner", ContainerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.Start(t.Context(), MainProcess, ProcessRequest{Path: "true"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := say(waitOutcome(t, p)); got != "aborted: "+containerDestroyed {
+		t.Errorf("outcome %q", got)
+	}
+	var gone *GoneError
+	if _, err := c.Start(t.Context(), "late", ProcessRequest{Path: "true"}); !errors.As(err, &gone) || gone.State != lifecycle.ContainerDestroyed {
+		t.Errorf("a start by a handle that is older than the end: %v", err)
+	}
+	if n := rt.calls("start"); n != 1 {
+		t.Errorf("%d starts", n)
+	}
+	if len(h.starting) != 0 {
+		t.Errorf("%d are being started still", len(h.starting))
+	}
+}
+
 // An output that could not be written is not destroyed with the run: the run can be resumed.
 func TestOutputNotWritten(t *testing.T) {
 	t.Parallel()
