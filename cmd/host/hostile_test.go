@@ -37,11 +37,11 @@ func TestToldEnds(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			p.write(map[string]string{"j.hcl": oneStep("echo made > out/made"), "lies.hcl": hostilePlugin("exits "+c.ends, "")})
-			r := p.run("-c", "lies.hcl", "exec", "--", "true").wants(c.exec)
+			r := p.measured("-c", "lies.hcl", "exec", "--", "true").wants(c.exec)
 			if c.exec == codeExecFailed {
 				r.says("its plugin told an end that is none")
 			}
-			p.run("-c", "lies.hcl", "run", "j.hcl", "--state", "state", "--id", "a", "-o", "out=out").wants(c.run)
+			p.measured("-c", "lies.hcl", "run", "j.hcl", "--state", "state", "--id", "a", "-o", "out=out").wants(c.run)
 			if _, err := os.Stat(p.work + "/out"); (err == nil) != (c.run == 0) {
 				t.Errorf("the output: %v", err)
 			}
@@ -64,7 +64,7 @@ func TestFollowLies(t *testing.T) {
 				r.await("only - paused")
 			}
 			r.signal(os.Interrupt)
-			r.wait().wants(codeInterrupted).says("only - aborted")
+			r.measured().wants(codeInterrupted).says("only - aborted")
 		})
 	}
 }
@@ -76,7 +76,7 @@ func TestFollowLiesEnd(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(lie, `timing { worker_gone = "1s" }`)})
-			p.run("-c", "lies.hcl", "run", "j.hcl", "-o", "out=out").wants(codeLost).says("only - paused", "only - lost", "output out was not written")
+			p.measured("-c", "lies.hcl", "run", "j.hcl", "-o", "out=out").wants(codeLost).says("only - paused", "only - lost", "output out was not written")
 		})
 	}
 }
@@ -86,8 +86,8 @@ func TestOpenAfterExit(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.write(map[string]string{"j.hcl": oneStep("echo made > out/made"), "lies.hcl": hostilePlugin("open after the exit", "")})
-	p.run("-c", "lies.hcl", "exec", "--", "sh", "-c", "echo said; exit 3").wants(3).prints("said\n")
-	p.run("-c", "lies.hcl", "run", "j.hcl", "-o", "out=out").wants(0)
+	p.measured("-c", "lies.hcl", "exec", "--", "sh", "-c", "echo said; exit 3").wants(3).prints("said\n")
+	p.measured("-c", "lies.hcl", "run", "j.hcl", "-o", "out=out").wants(0)
 	if got := p.read("out/made"); got != "made\n" {
 		t.Errorf("the output is %q", got)
 	}
@@ -104,7 +104,7 @@ func TestInterruptTwiceUnanswered(t *testing.T) {
 	r.await("interrupt again to kill it")
 	began := time.Now()
 	r.signal(os.Interrupt)
-	r.wait().wants(codeInterrupted).says("only - aborted").once()
+	r.measured().wants(codeInterrupted).says("only - aborted").once()
 	t.Logf("ended %v after the second interrupt", time.Since(began))
 }
 
@@ -126,7 +126,7 @@ func TestForgedText(t *testing.T) {
 			p := newPlace(t)
 			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(lie, `timing { worker_gone = "1s" }`)})
 			args := append([]string{"-c", "lies.hcl"}, c.args...)
-			r := p.run(args...).wants(c.code)
+			r := p.measured(args...).wants(c.code)
 			for _, text := range []string{r.out, r.err} {
 				if i := strings.IndexFunc(text, func(r rune) bool {
 					return r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r)
@@ -145,7 +145,7 @@ func TestForgedText(t *testing.T) {
 			if !strings.Contains(r.out+r.err, `\x1b[2J`) && lie != "long refusal" {
 				t.Errorf("it does not tell what the plugin said:\n%s%s", r.out, r.err)
 			}
-			j := p.run(append(args, "-o", "json")...).wants(c.code)
+			j := p.measured(append(args, "-o", "json")...).wants(c.code)
 			if lie != "long refusal" && !strings.Contains(j.out, `\u001b[2J\u202e\u009b31m\nonly - succeeded`) {
 				t.Errorf("in JSON: %s", tail(j.out))
 			}
@@ -171,7 +171,7 @@ func TestArchiveLies(t *testing.T) {
 				}
 			}
 			if lie != "bomb" {
-				p.run("-c", "lies.hcl", "run", "j.hcl", "--state", "state", "-o", "out=out", "--id", "a").wants(codeUsage).says(`output "out" is not kept`)
+				p.measured("-c", "lies.hcl", "run", "j.hcl", "--state", "state", "-o", "out=out", "--id", "a").wants(codeUsage).says(`output "out" is not kept`)
 			}
 		})
 	}

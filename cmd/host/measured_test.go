@@ -15,11 +15,11 @@ import (
 	"github.com/slipway-run/slipway/internal/testkit"
 )
 
-// peakOf awaits a command that has begun, and gives how many bytes of memory its own process had at most, as far as that was seen: what the system tells of a process
+// peakOf awaits a command that has begun, as await does, and gives how many bytes of memory its own process had at most, as far as that was seen: what the system tells of a process
 // that has ended counts its children, too, and whoever started it.
-func peakOf(c *exec.Cmd) (peak int64, err error) {
+func peakOf(c *exec.Cmd, await func() error) (peak int64, err error) {
 	over := make(chan error, 1)
-	go func() { over <- c.Wait() }()
+	go func() { over <- await() }()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -51,12 +51,28 @@ func (p *place) measured(args ...string) result {
 	var out, errw bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errw
 	p.must(c.Start())
-	peak, err := peakOf(c)
+	peak, err := peakOf(c, c.Wait)
 	p.ended(err)
-	r := result{t: p.t, args: args, code: c.ProcessState.ExitCode(), out: out.String(), err: errw.String()}
-	p.t.Logf("slipway had %d MiB in memory", peak>>20)
+	fewBytes(p.t, peak)
+	return result{t: p.t, args: args, code: c.ProcessState.ExitCode(), out: out.String(), err: errw.String()}
+}
+
+// measured is wait that asserts that slipway had at most so much in memory.
+func (r *running) measured() result {
+	r.t.Helper()
+	peak, err := peakOf(r.cmd, func() error {
+		r.readers.Wait()
+		return r.cmd.Wait()
+	})
+	(&place{t: r.t}).ended(err)
+	fewBytes(r.t, peak)
+	return result{t: r.t, args: r.cmd.Args[1:], code: r.cmd.ProcessState.ExitCode(), out: r.out.String(), err: r.err.String()}
+}
+
+func fewBytes(t *testing.T, peak int64) {
+	t.Helper()
+	t.Logf("slipway had %d MiB in memory", peak>>20)
 	if peak > mostMemory && !(testkit.Race && !testing.Short()) { // the race detector's own memory is not measured
-		p.t.Errorf("slipway had %d MiB in memory", peak>>20)
+		t.Errorf("slipway had %d MiB in memory", peak>>20)
 	}
-	return r
 }
