@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -80,6 +81,9 @@ func (i *improvisation) follow(ctx context.Context, p sdk.ProcessID, from sdk.Po
 		case 5, 6:
 			e := sdk.Exit{Code: int(i.number()), Reason: []sdk.ExitReason{sdk.ExitExited, sdk.ExitSignalled, sdk.ExitOOM, "because", ""}[i.byte()%5],
 				Signal: []sdk.Signal{"", sdk.KILL, "none"}[i.byte()%3]}
+			if e.Code >= 64 { // words and times without measure
+				e.Message, e.StartedAt, e.EndedAt = strings.Repeat("\x1b[2J", 20<<10), time.Unix(-1<<60, 0), time.Unix(1<<60, 0)
+			}
 			if i.first == nil {
 				i.first = &e
 			}
@@ -107,6 +111,7 @@ func FuzzFollow(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{0, 1, 0, 0, 2, 0, 5, 5, 0, 0, 0})                                        // opened, output, exit 0
 	f.Add([]byte{5, 0, 0, 0})                                                             // exit 0 before all else
+	f.Add([]byte{5, 64, 0, 0})                                                            // exit 64, with much to say
 	f.Add([]byte{0, 1, 0, 0, 5, 3, 0, 0, 5, 0, 0, 0})                                     // 3, then 0
 	f.Add([]byte{0, 1, 0, 0, 5, 251, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0})           // 256, then 0
 	f.Add([]byte{0, 1, 0, 0, 5, 0, 1, 1, 7, 5, 0, 0, 0})                                  // 0 by KILL, an end, then 0

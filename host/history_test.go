@@ -62,18 +62,32 @@ func (h *history) meddle(call string, real func() error) error {
 		n = h.chance.IntN(100)
 	}
 	h.mu.Unlock()
-	failure := [...]error{sdk.NewUnavailable(nil, "not now"), sdk.NewInternal(nil, "device or resource busy"), sdk.NewExhausted(sdk.ReasonMemory, "too much to do"), errors.New("oops")}
+	away, failure := sdk.NewUnavailable(nil, "not now"), h.failure(call)
 	switch {
 	case n < 2:
-		return failure[0]
+		return away
 	case n < 4:
-		return errors.Join(real(), failure[0])
+		return errors.Join(real(), away)
 	case n < 10:
-		return failure[n%4]
+		return failure
 	case n < 14:
-		return errors.Join(real(), failure[1+n%3])
+		return errors.Join(real(), failure)
 	}
 	return real()
+}
+
+// failure is an error of any class, of a kind that the call may have, and of none.
+func (h *history) failure(call string) error {
+	kind := sdk.KindContainer
+	if strings.Contains(call, "volume") || call == "seal" || strings.HasPrefix(call, "stream") {
+		kind = sdk.KindVolume
+	}
+	failures := [...]error{sdk.NewUnavailable(nil, "not now"), sdk.NewInternal(nil, "device or resource busy"), sdk.NewExhausted(sdk.ReasonMemory, "too much to do"), errors.New("oops"),
+		sdk.NewInvalid(sdk.ReasonSpec, "no such thing"), sdk.NewUnsupported(sdk.FeatureTTY), &sdk.Error{Class: sdk.FailedPrecondition, Reason: sdk.ReasonInUse, Message: "in use"},
+		sdk.NewAlreadyExists(kind, "another"), sdk.NewNotFound(kind, "it")}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return failures[h.chance.IntN(len(failures))]
 }
 
 func (h *history) open() {
