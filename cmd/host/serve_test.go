@@ -340,6 +340,35 @@ func TestServeCurl(t *testing.T) {
 	}
 }
 
+// TestServeReadme does what README shows of a daemon.
+func TestServeReadme(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	readme, err := os.ReadFile("../../README.md")
+	p.must(err)
+	_, job, _ := strings.Cut(string(readme), "```hcl\njob ")
+	job, _, _ = strings.Cut(job, "```")
+	p.write(map[string]string{"texts/a.txt": "two words\n", "wordcount.hcl": "job " + job})
+	s := p.serve()
+	_, section, _ := strings.Cut(string(readme), "\n## The daemon\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var script strings.Builder
+	for line := range strings.Lines(section) {
+		if command, ok := strings.CutPrefix(line, "    "); ok && !strings.HasPrefix(command, "slipway serve") {
+			script.WriteString(strings.NewReplacer("~/.slipway/serve.sock", s.socket, "~/.slipway", "state", "curl ", "curl -sS --fail-with-body ").Replace(command))
+		}
+	}
+	sh := exec.Command("bash", "-euo", "pipefail", "-c", script.String())
+	sh.Dir, sh.Env = p.work, append(p.command().Env, "PATH="+built+":"+os.Getenv("PATH"))
+	text, err := sh.CombinedOutput()
+	for _, want := range []string{`"id":"nightly"`, "step count: on worker memory", "0 would go"} {
+		if err != nil || !strings.Contains(string(text), want) {
+			t.Errorf("%v: it does not print %s:\n%s\nof\n%s", err, want, text, script.String())
+		}
+	}
+	s.stop()
+}
+
 // collector takes traces as OpenTelemetry's collector does.
 type collector struct {
 	*httptest.Server
