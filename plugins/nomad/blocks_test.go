@@ -6,8 +6,11 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"net/http"
+	"net/http/httputil"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/nomad/api"
@@ -275,3 +278,42 @@ func openBlocks(t *testing.T, a *nomadtest.Agent, plugin string, blocks map[stri
 	}
 	return nodes
 }
+
+// testLook has nothing told of a node that has changed: it goes on as it was known, and is known as it is once that is told again.
+func testLook(t *testing.T, a *nomadtest.Agent) {
+	ctx := testkit.Context(t)
+	var silent, refused atomic.Bool
+	c := config(a)
+	c.TagsFrom = []string{fromMeta + "colour"}
+	c.Address = between(t, a, func(pass *httputil.ReverseProxy, w http.ResponseWriter, q *http.Request) {
+		if silent.Load() && q.URL.Path == "/v1/node/"+a.NodeID() {
+			refused.Store(true)
+			http.Error(w, "not now", http.StatusInternalServerError)
+			return
+		}
+		pass.ServeHTTP(w, q)
+	})
+	rt, n := open(t, a, c, nil)
+	healthy(ctx, t, n)
+	silent.Store(true)
+	colour := "red"
+	if _, err := a.Client().Nodes().Meta().Apply(&api.NodeMetaApplyRequest{NodeID: a.NodeID(), Meta: map[string]*string{"colour": &colour}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	testkit.Until(t, "the node has changed, and cannot be looked at", refused.Load)
+	healthy(ctx, t, n)
+	silent.Store(false)
+	err := rt.Workers(ctx, func(e sdk.WorkerEvent) error {
+		for _, w := range e.Workers {
+			if w.Name == n.name && slices.Contains(w.Tags, colour) {
+				return errEnough
+			}
+		}
+		return nil
+	})
+	if err != errEnough {
+		t.Errorf("it is not known as it is: %v", err)
+	}
+}
+
+var errEnough = errors.New("enough")

@@ -33,6 +33,7 @@ func TestNode(t *testing.T) {
 	t.Run("life", func(t *testing.T) { testLife(t, a) }) // the first: it wants to find the cluster empty
 	t.Run("store", func(t *testing.T) { testStore(t, a) })
 	t.Run("blocks", func(t *testing.T) { testBlocks(t, a) })
+	t.Run("look", func(t *testing.T) { testLook(t, a) })
 }
 
 // testLife walks through a container's life on a real node.

@@ -61,8 +61,9 @@ func (p *pool) follow(ctx context.Context, changed func()) error {
 		err = p.cluster.fail(ctx, "listing nodes", err)
 		cancel()
 		var found map[string]traits
+		var late error
 		if err == nil {
-			found, err = p.look(ctx, nodes, known)
+			found, late, err = p.look(ctx, nodes, known)
 		}
 		if err != nil {
 			if ctx.Err() != nil {
@@ -76,15 +77,10 @@ func (p *pool) follow(ctx context.Context, changed func()) error {
 			p.begun()
 			p.mu.Unlock()
 			changed()
-			pause = min(max(2*pause, 250*time.Millisecond), 10*time.Second)
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			}
+			pause = wait(ctx, pause)
 			index = 0
 			continue
 		}
-		pause = 0
 		if meta.LastIndex < index { // the servers' state was set back
 			index = 0
 			continue
@@ -93,8 +89,27 @@ func (p *pool) follow(ctx context.Context, changed func()) error {
 		p.take(nodes, found)
 		known = found
 		changed()
+		if late == nil {
+			pause = 0
+			continue
+		}
+		if pause == 0 && ctx.Err() == nil {
+			p.log.Warn("a node is not known as it is now", "error", late)
+		}
+		pause = wait(ctx, pause)
+		index = 0
 	}
 	return ctx.Err()
+}
+
+// wait waits before something is asked for again, longer than the last time, and gives how long.
+func wait(ctx context.Context, last time.Duration) time.Duration {
+	pause := min(max(2*last, 250*time.Millisecond), 10*time.Second)
+	select {
+	case <-time.After(pause):
+	case <-ctx.Done():
+	}
+	return pause
 }
 
 // take replaces what is known of nodes.

@@ -2,6 +2,7 @@ package nomad
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,12 +21,13 @@ type traits struct {
 	agent        agent
 }
 
-// look gives the traits of the nodes that may be the block's. Those of nodes that have not changed are as they were known.
-func (p *pool) look(ctx context.Context, nodes []*api.NodeListStub, known map[string]traits) (map[string]traits, error) {
+// look gives the traits of the nodes that may be the block's. Those of nodes that have not changed are as they were known. Late is why a node could not be looked
+// at: it has the traits that were known, or none yet. The first time, where nothing is known, that is the error, for a node that is left out then is taken for gone.
+func (p *pool) look(ctx context.Context, nodes []*api.NodeListStub, known map[string]traits) (_ map[string]traits, late, err error) {
 	const atATime = 4
 	var asking errgroup.Group
 	asking.SetLimit(atATime)
-	all := make([]*traits, len(nodes))
+	all, failed := make([]*traits, len(nodes)), make([]error, len(nodes))
 	for i, n := range nodes {
 		if !p.may(n) {
 			continue
@@ -42,7 +44,14 @@ func (p *pool) look(ctx context.Context, nodes []*api.NodeListStub, known map[st
 				return nil
 			}
 			if err != nil {
-				return p.cluster.fail(ctx, "looking at node "+short(n.ID), err)
+				failed[i] = p.cluster.fail(ctx, "looking at node "+short(n.ID), err)
+				if known == nil {
+					return failed[i]
+				}
+				if t, ok := known[n.ID]; ok {
+					all[i] = &t
+				}
+				return nil
 			}
 			all[i] = &traits{
 				index: n.ModifyIndex, kernel: info.Attributes["kernel.name"], arch: info.Attributes["cpu.arch"], meta: info.Meta,
@@ -52,7 +61,7 @@ func (p *pool) look(ctx context.Context, nodes []*api.NodeListStub, known map[st
 		})
 	}
 	if err := asking.Wait(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	found := make(map[string]traits, len(nodes))
 	for i, n := range nodes {
@@ -60,7 +69,7 @@ func (p *pool) look(ctx context.Context, nodes []*api.NodeListStub, known map[st
 			found[n.ID] = *all[i]
 		}
 	}
-	return found, nil
+	return found, errors.Join(failed...), nil
 }
 
 const (
