@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
+	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
@@ -189,6 +190,71 @@ func TestOwedIsTold(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFailureIsTold: of several things whoever waits for them is told what could not be destroyed, however early that was known.
+func TestFailureIsTold(t *testing.T) {
+	t.Parallel()
+	release, late := make(chan struct{}), make(chan string, 1)
+	o := &hooked{Runtime: newMemory(t, "m")}
+	o.hook = func(ctx context.Context, call, id string, _ int, real func() error) error {
+		if call != "destroy" {
+			return real()
+		}
+		select {
+		case hangs := <-late:
+			late <- hangs
+			if id != hangs {
+				return sdk.NewInternal(nil, "device or resource busy")
+			}
+			<-release
+		default:
+		}
+		return real()
+	}
+	h := openHost(t, o, Options{}, "m")
+	var all []reap.Thing
+	for _, owner := range []string{"hangs", "fails"} {
+		c, err := h.Container(t.Context(), owner, ContainerRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if owner == "hangs" {
+			late <- string(c.id)
+		}
+		if _, err := h.noteDoomed(t.Context(), string(c.id), doom{}); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, containerThing(string(c.id)))
+	}
+	testkit.Until(t, "one has failed", func() bool {
+		left, _ := h.reconciler("m").left(all)
+		return len(left.failed) == 1
+	})
+	ctx := &askedContext{Context: t.Context(), asked: make(chan struct{}, 100)}
+	ended := make(chan error)
+	go func() { ended <- h.awaitGone(ctx, "m", destroyPatience, all...) }()
+	<-ctx.asked // it looks
+	<-ctx.asked // and has looked: the failed one is tried again, which it hears of
+	close(release)
+	if err := <-ended; !errors.Is(err, sdk.Internal) {
+		t.Errorf("it ended with %v", err)
+	}
+	<-late
+}
+
+// askedContext tells whenever somebody asks whether it has ended.
+type askedContext struct {
+	context.Context
+	asked chan struct{}
+}
+
+func (c *askedContext) Err() error {
+	select {
+	case c.asked <- struct{}{}:
+	default:
+	}
+	return c.Context.Err()
 }
 
 // TestAwaitOwedWhileAway: nobody waits long for a worker that is away.

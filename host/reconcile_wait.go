@@ -39,18 +39,18 @@ func (h *Host) await(ctx context.Context, worker string, within time.Duration, t
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("destroy %s on %s: %w", describe(things), worker, err)
 		}
-		left, changed := r.left(things)
-		things = left.owed
+		left, changed := r.left(things) // all of them each time: what has failed may have gone since, and else is told at the end
+		waiting := left.owed
 		if though && (failing.IsZero() || time.Since(failing) < within) {
 			left.failed = slices.DeleteFunc(left.failed, func(f failure) bool {
 				if silent(f.err) { // that has been waited for
 					return false
 				}
-				things, left.away = append(things, f.thing), f.err
+				waiting, left.away = append(waiting, f.thing), f.err
 				return true
 			})
 		}
-		if len(things) == 0 {
+		if len(waiting) == 0 {
 			return errorsOf(left.failed)
 		}
 		gone, turned, dead := w.away()
@@ -64,7 +64,7 @@ func (h *Host) await(ctx context.Context, worker string, within time.Duration, t
 			dead = gone
 		}
 		if dead != nil {
-			return errors.Join(errorsOf(left.failed), fmt.Errorf("destroy %s on %s: %w", describe(things), worker, dead))
+			return errors.Join(errorsOf(left.failed), fmt.Errorf("destroy %s on %s: %w", describe(waiting), worker, dead))
 		}
 		heard.sign()
 		if err := pauseUntil(ctx, h.ctx, within, gone, changed, turned); err != nil {
