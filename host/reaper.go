@@ -148,6 +148,9 @@ func (h *Host) reapWorker(ctx context.Context, w *worker, s *reconciler, dry boo
 	if r := w.report(); !r.Up {
 		return nil, errors.New(cmp.Or(r.Why, "it has not answered yet"))
 	}
+	if w.withoutContainers() { // what it has cannot be listed now
+		return nil, errors.New(w.report().Status.Reason)
+	}
 	lctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	look, err := h.lookAt(lctx, w, true)

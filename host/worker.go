@@ -33,6 +33,7 @@ type worker struct {
 	mu      sync.Mutex
 	info    sdk.WorkerInfo
 	status  sdk.Status
+	half    half          // whether it is without its containers
 	conn    sdk.Worker    // nil: away
 	wasAway bool          // it was found away, ever
 	up      chan struct{} // closed while conn is set
@@ -98,35 +99,13 @@ func (w *worker) repeat(ctx context.Context, what string, f func(context.Context
 	}
 }
 
-// failed notes that a call found the worker away, and has it looked at.
+// failed notes that a call found the worker away, and has it looked at. Where only its containers are known to be away, such a call says nothing
+// of its volumes: the look tells.
 func (w *worker) failed(conn sdk.Worker, err error) {
-	w.setAway(conn, err)
+	if !w.withoutContainers() {
+		w.setAway(conn, err)
+	}
 	w.lookNow()
-}
-
-// backoff spaces the repetitions of a call.
-type backoff struct{ next time.Duration }
-
-// after is the time before the next repetition: a little longer each time, and longer still if err says so.
-func (b *backoff) after(err error) time.Duration { return b.within(statusEvery, err) }
-
-// within is after for a time of at most so long.
-func (b *backoff) within(most time.Duration, err error) time.Duration {
-	b.next = min(max(2*b.next, probeFirst), most)
-	if e, ok := errors.AsType[*sdk.Error](err); ok { // a plugin's hint, not its command: neither for ever nor without a pause
-		return min(max(e.RetryAfter, b.next), most)
-	}
-	return b.next
-}
-
-// wait waits before the next repetition.
-func (b *backoff) wait(ctx context.Context, err error) error {
-	select {
-	case <-time.After(b.after(err)):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // acquire gives the connection, once there is one. It ends with ctx, with a WorkerGoneError, or with the reason why the
@@ -136,9 +115,16 @@ func (w *worker) acquire(ctx context.Context) (sdk.Worker, error) {
 }
 
 // acquirePatiently is acquire for what runs already: that the worker will not be back by itself is no reason to give up before its
-// time, since an operator may bring it back.
+// time, since an operator may bring it back. A worker that has been without its containers for that long is gone for them.
 func (w *worker) acquirePatiently(ctx context.Context) (sdk.Worker, error) {
-	return w.await(ctx, w.goneIn, true)
+	conn, err := w.await(ctx, w.goneIn, true)
+	if err == nil {
+		err = w.containersGone()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
 }
 
 func (w *worker) await(ctx context.Context, within time.Duration, patient bool) (sdk.Worker, error) {
@@ -189,6 +175,7 @@ func (w *worker) setUp(conn sdk.Worker, s sdk.Status) (back bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.status = s
+	w.half.note(s)
 	if w.conn == conn {
 		return false
 	}
@@ -342,6 +329,9 @@ func (w *worker) state() (pool.State, string) {
 	if w.conn == nil && (w.dead != nil || never || errors.As(w.why, new(unusedError)) || time.Since(w.since) >= w.stalled) {
 		return pool.Stalled, w.why.Error()
 	}
+	if w.half.away(w.stalled) {
+		return pool.Stalled, w.status.Reason
+	}
 	return pool.Running, ""
 }
 
@@ -362,6 +352,7 @@ func (w *worker) placement() (_ pool.Worker, known, removed bool) {
 	p.Limits.Containers = tighter(p.Limits.Containers, c.Containers)
 	p.Limits.Volumes = tighter(p.Limits.Volumes, c.Volumes)
 	p.State, p.Reason = w.state()
+	w.pause(&p)
 	return p, w.conn != nil || w.status.Health != sdk.HealthUnknown || p.State != pool.Running, w.removed || w.pruned
 }
 

@@ -115,6 +115,11 @@ type Status struct {
 	Health Health
 	Reason string // why it is not healthy, naming the server
 
+	// ContainersAway says of a degraded worker that only its volumes can be reached: calls on containers and processes answer Unavailable, those
+	// on volumes work. A host places nothing there meanwhile, and does not take the volumes for away. What needs both, as sealing a volume that a
+	// container can write, is Unavailable, too.
+	ContainersAway bool
+
 	// ContainerIncarnation and VolumeIncarnation identify the two stores behind the worker (rule 4). Empty: unknown now.
 	ContainerIncarnation string
 	VolumeIncarnation    string

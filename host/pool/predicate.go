@@ -28,6 +28,7 @@ const (
 	NotRunning    Reason = "state"         // its State is not Running
 
 	// Compatible but full: there will be a place.
+	Pausing        Reason = "paused" // it takes nothing for a moment
 	FullContainers Reason = "containers"
 	FullTasks      Reason = "tasks"
 	FullVolumes    Reason = "volumes"
@@ -38,9 +39,9 @@ const (
 // Compatible reports whether the worker would take the spec if it were idle.
 func (r Reason) Compatible() bool { return r == OK || r.Full() }
 
-// Full reports whether the worker lacks nothing but room.
+// Full reports whether the worker lacks nothing but room, or a moment.
 func (r Reason) Full() bool {
-	return r == FullContainers || r == FullTasks || r == FullVolumes || r == FullResources || r == FullItself
+	return r == Pausing || r == FullContainers || r == FullTasks || r == FullVolumes || r == FullResources || r == FullItself
 }
 
 // phrase completes "3 workers …".
@@ -68,6 +69,8 @@ func (r Reason) phrase() string {
 		return "too small"
 	case NotRunning:
 		return "not running"
+	case Pausing:
+		return "taking nothing just now"
 	case FullContainers:
 		return "at the limit of containers"
 	case FullTasks:
@@ -152,6 +155,9 @@ func (q *query) judgeAnew(e *entry) Reason {
 	if e.State != Running {
 		return NotRunning
 	}
+	if e.Paused != "" {
+		return Pausing
+	}
 	if l.Containers > 0 && e.usage.containers() >= l.Containers {
 		return FullContainers
 	}
@@ -199,6 +205,8 @@ func (q *query) detail(e *entry, r Reason) string {
 			return string(e.State)
 		}
 		return string(e.State) + ", " + e.Reason
+	case Pausing:
+		return e.Paused
 	case FullContainers:
 		return fmt.Sprintf("%d of %d containers", e.usage.containers(), l.Containers)
 	case FullTasks:

@@ -28,6 +28,7 @@ func genWorker(name string) *rapid.Generator[pool.Worker] {
 			Tags:     subset("gpu", "big").Draw(t, "tags"),
 			Features: subset("tty", "users").Draw(t, "features"),
 			State:    rapid.SampledFrom(states).Draw(t, "state"),
+			Paused:   rapid.SampledFrom([]string{"", "", "", "back in a moment"}).Draw(t, "paused"),
 			Limits: pool.Limits{
 				Containers: rapid.IntRange(0, 4).Draw(t, "containers"),
 				Tasks:      rapid.IntRange(0, 3).Draw(t, "tasks"),
@@ -129,7 +130,7 @@ func (m *model) takes(w pool.Worker, s pool.Spec) (compatible, room bool) {
 		(w.Capacity.MemoryBytes == 0 || s.Resources.MemoryBytes <= w.Capacity.MemoryBytes)
 	u, l, task := m.usage(w.Name), w.Limits, s.Kind != pool.Check
 	fits := func(has, used, asks int64) bool { return has == 0 || asks == 0 || used+asks <= has }
-	room = (l.Containers == 0 || u.Build+u.NoInput+u.Check < l.Containers) &&
+	room = w.Paused == "" && (l.Containers == 0 || u.Build+u.NoInput+u.Check < l.Containers) &&
 		(l.Tasks == 0 || !task || u.Build+u.NoInput < l.Tasks) &&
 		fits(w.Capacity.CPUMillis, u.Resources.CPUMillis, s.Resources.CPUMillis) &&
 		fits(w.Capacity.MemoryBytes, u.Resources.MemoryBytes, s.Resources.MemoryBytes) &&

@@ -144,6 +144,10 @@ func TestQueueIsWokenBy(t *testing.T) {
 		{"release", func(x *pool.Index) { x.Release("busy") }, "w"},
 		{"a new worker", func(x *pool.Index) { x.Upsert(running("v")) }, "v"},
 		{"a higher limit", func(x *pool.Index) { x.Upsert(running("w", limited(2))) }, "w"},
+		{"a paused worker that goes on", func(x *pool.Index) {
+			x.Upsert(running("v", func(w *pool.Worker) { w.Paused = "its containers are away" }))
+			x.Upsert(running("v"))
+		}, "v"},
 		{"a lost volume", func(x *pool.Index) {
 			x.Upsert(running("v", func(w *pool.Worker) { w.Limits.Volumes = 1 }))
 			x.RemoveVolume("v", "k")

@@ -33,6 +33,9 @@ type Worker struct {
 	State    State
 	Reason   string // why it is in State, for people; may be empty
 
+	// Paused is why a running worker takes nothing for a moment; empty: it does. What only such workers could take waits in the queue.
+	Paused string
+
 	// ResourceTypes are the kinds of images that lie on it by name; nil: it does not tell.
 	ResourceTypes []string
 
@@ -53,7 +56,7 @@ func (w Worker) clone() Worker {
 
 func (w Worker) equal(o Worker) bool {
 	return w.Name == o.Name && w.Runtime == o.Runtime && w.Platform == o.Platform && w.Team == o.Team &&
-		w.State == o.State && w.Reason == o.Reason && w.Limits == o.Limits && w.Capacity == o.Capacity &&
+		w.State == o.State && w.Reason == o.Reason && w.Paused == o.Paused && w.Limits == o.Limits && w.Capacity == o.Capacity &&
 		slices.Equal(w.Tags, o.Tags) && slices.Equal(w.Features, o.Features) && slices.Equal(w.ResourceTypes, o.ResourceTypes)
 }
 

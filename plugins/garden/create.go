@@ -197,6 +197,7 @@ func (w *worker) ownVolumes(ctx context.Context, spec sdk.ContainerSpec, shared 
 		properties = make(map[string]string)
 	}
 	properties[propToken], properties[claim.OwnProperty], properties[propMade] = string(spec.Token), string(spec.ID), no
+	properties[propWrites] = strings.Join(writes(spec), ",")
 	// Where one fails the others go on to their end: a request that is cut may still be carried out, after what failed was taken away.
 	var g errgroup.Group
 	g.Go(func() (err error) { own.root, err = w.makeRoot(ctx, spec, properties); return err })

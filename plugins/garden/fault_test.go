@@ -119,8 +119,8 @@ func testGardenKilled(t *testing.T, x *faults) {
 	x.KillGarden()
 	sign("go")
 	x.awaitFile(t, "signs", "done")
-	if s := x.statusOf(t); s.Health != sdk.Away {
-		t.Errorf("while garden is dead: %v", s.Health)
+	if s := x.statusOf(t); s.Health != sdk.Degraded || !s.ContainersAway {
+		t.Errorf("while garden is dead: %v, %q", s.Health, s.Reason)
 	}
 	want(t, x.StartProcess(ctx, "survivor", sdk.ProcessSpec{ID: "q", Token: token, Path: "/bin/true"}), sdk.Unavailable, "")
 	x.StartGarden(t)

@@ -69,8 +69,8 @@ func (w *worker) unsure() {
 	}
 }
 
-// presumed are the features of a worker that is full, so that nobody can look: what it had before, or else whatever its servers may have. A
-// container is made only after a look.
+// presumed are the features of a worker that is full, or without its Garden server, so that nobody can look: what it had before, or else whatever its
+// servers may have. A container is made only after a look.
 func (w *worker) presumed(ctx context.Context) []sdk.Feature {
 	w.mu.Lock()
 	former := w.former

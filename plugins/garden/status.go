@@ -11,8 +11,9 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// pingTimeout bounds the look at a server. A host asks every few seconds.
-const pingTimeout = 10 * time.Second
+// pingTimeout bounds the look at a server. A host asks every few seconds, and waits ten for the answer: so one server that hangs must have been given
+// up before that, or the host would hear nothing of the other one.
+const pingTimeout = 6 * time.Second
 
 // Status asks both servers, and at first makes a container to see what they can.
 func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
@@ -41,8 +42,12 @@ func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
 	if gardenErr != nil || storeErr != nil {
 		w.unsure()
 	}
-	if err := errors.Join(inTime(gardenErr, w.garden.String()), inTime(storeErr, w.store.String())); err != nil {
+	gardenErr, storeErr = inTime(gardenErr, w.garden.String()), inTime(storeErr, w.store.String())
+	if err := errors.Join(gardenErr, storeErr); err != nil {
 		s.Health, s.Reason = sdk.Away, strings.ReplaceAll(err.Error(), "\n", "; ")
+		if storeErr == nil && errors.Is(gardenErr, sdk.Unavailable) { // all that is about volumes works
+			s.Health, s.ContainersAway, s.Features = sdk.Degraded, true, w.presumed(ctx)
+		}
 		return s, nil
 	}
 	a, err := w.able(ctx)

@@ -21,7 +21,7 @@ func statusToPB(s sdk.Status) *pb.StatusResponse {
 		Health: toPB(healths(), s.Health), Reason: text(s.Reason),
 		ContainerIncarnation: text(s.ContainerIncarnation), VolumeIncarnation: text(s.VolumeIncarnation),
 		Features: texts(s.Features), Capacity: resourcesToPB(s.Capacity), Used: resourcesToPB(s.Used),
-		Encodings: texts(s.Encodings), Zone: text(s.Zone),
+		Encodings: texts(s.Encodings), Zone: text(s.Zone), ContainersAway: s.ContainersAway,
 	}
 }
 
@@ -30,7 +30,7 @@ func statusFromPB(s *pb.StatusResponse) sdk.Status {
 		Health: fromPB(healths(), s.Health), Reason: s.Reason,
 		ContainerIncarnation: s.ContainerIncarnation, VolumeIncarnation: s.VolumeIncarnation,
 		Features: featuresOf(s.Features), Capacity: resourcesFromPB(s.Capacity), Used: resourcesFromPB(s.Used),
-		Encodings: s.Encodings, Zone: s.Zone,
+		Encodings: s.Encodings, Zone: s.Zone, ContainersAway: s.ContainersAway,
 	}
 }
 

@@ -348,9 +348,12 @@ type StatusResponse struct {
 	// Encodings of tar streams, best first: "raw", "gzip", "zstd", ...
 	Encodings []string `protobuf:"bytes,8,rep,name=encodings,proto3" json:"encodings,omitempty"`
 	// Workers in one zone can stream to each other; empty: none.
-	Zone          string `protobuf:"bytes,9,opt,name=zone,proto3" json:"zone,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Zone string `protobuf:"bytes,9,opt,name=zone,proto3" json:"zone,omitempty"`
+	// Of a degraded worker: only its volumes can be reached. Calls on containers and processes answer Unavailable, those on volumes work, and a
+	// host places nothing there meanwhile.
+	ContainersAway bool `protobuf:"varint,10,opt,name=containers_away,json=containersAway,proto3" json:"containers_away,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *StatusResponse) Reset() {
@@ -444,6 +447,13 @@ func (x *StatusResponse) GetZone() string {
 		return x.Zone
 	}
 	return ""
+}
+
+func (x *StatusResponse) GetContainersAway() bool {
+	if x != nil {
+		return x.ContainersAway
+	}
+	return false
 }
 
 // Resources are amounts; zero: none asked, unlimited or unknown, as the place says.
@@ -3226,7 +3236,7 @@ const file_slipway_runtime_v1alpha1_worker_proto_rawDesc = "" +
 	"\n" +
 	"%slipway/runtime/v1alpha1/worker.proto\x12\x18slipway.runtime.v1alpha1\x1a\x1fgoogle/protobuf/timestamp.proto\"'\n" +
 	"\rStatusRequest\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\"\x8e\x03\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\"\xb7\x03\n" +
 	"\x0eStatusResponse\x128\n" +
 	"\x06health\x18\x01 \x01(\x0e2 .slipway.runtime.v1alpha1.HealthR\x06health\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x123\n" +
@@ -3236,7 +3246,9 @@ const file_slipway_runtime_v1alpha1_worker_proto_rawDesc = "" +
 	"\bcapacity\x18\x06 \x01(\v2#.slipway.runtime.v1alpha1.ResourcesR\bcapacity\x127\n" +
 	"\x04used\x18\a \x01(\v2#.slipway.runtime.v1alpha1.ResourcesR\x04used\x12\x1c\n" +
 	"\tencodings\x18\b \x03(\tR\tencodings\x12\x12\n" +
-	"\x04zone\x18\t \x01(\tR\x04zone\"\xba\x01\n" +
+	"\x04zone\x18\t \x01(\tR\x04zone\x12'\n" +
+	"\x0fcontainers_away\x18\n" +
+	" \x01(\bR\x0econtainersAway\"\xba\x01\n" +
 	"\tResources\x12\x1d\n" +
 	"\n" +
 	"cpu_millis\x18\x01 \x01(\x03R\tcpuMillis\x12!\n" +
