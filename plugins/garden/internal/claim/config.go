@@ -75,7 +75,7 @@ func New(c Config) (*Store, error) {
 	s.routes = rata.NewRequestGenerator(strings.TrimRight(c.URL, "/"), baggageclaim.Routes)
 	s.http = &http.Client{
 		Transport: &http.Transport{
-			Proxy:                 http.ProxyFromEnvironment,
+			// No Proxy: calls go to the server itself, as those on Garden do, whatever HTTP_PROXY says in the plugin's environment.
 			DialContext:           dialer(c.ConnectTimeout),
 			TLSHandshakeTimeout:   c.ConnectTimeout,
 			ExpectContinueTimeout: time.Second,
