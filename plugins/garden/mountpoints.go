@@ -76,18 +76,37 @@ func (w *worker) makeMountPoints(ctx context.Context, spec sdk.ContainerSpec, ow
 	if bad != "" {
 		return sdk.NewInvalid(sdk.ReasonPath, "container %q: nothing can be mounted at %q: in the image a part of that path is no directory, or its links lead in a circle", spec.ID, bad)
 	}
+	for _, point := range serverPoints() {
+		more, bad := t.missing([]string{point})
+		if bad != "" {
+			continue // what is there in another form is between the image and the server
+		}
+		for _, name := range more {
+			if !slices.Contains(missing, name) {
+				missing = append(missing, name)
+			}
+		}
+	}
 	if len(missing) == 0 {
 		return nil
 	}
 	return w.store.Put(ctx, own.root.handle, own.root.below, directories(missing))
 }
 
+// serverPoints are where servers mount what is theirs, whatever a container asks for: the kernel's file systems, and their own program (guardian's
+// /tmp/garden-init, Concourse's /tmp/gdn-init) and files of names (/etc/hosts, /etc/resolv.conf). The files a server makes itself, in a directory that is there.
+func serverPoints() []string { return []string{"/proc", "/sys", "/dev", "/tmp", "/etc"} }
+
 // directories makes an archive of directories that are not there yet.
 func directories(names []string) io.Reader {
 	var b bytes.Buffer
 	tw := tar.NewWriter(&b)
 	for _, name := range names {
-		_ = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755}) // a bytes.Buffer takes all
+		h := tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755}
+		if name == "tmp" {
+			h.Mode = 0o1777 // what processes find has to be of use to them, too
+		}
+		_ = tw.WriteHeader(&h) // a bytes.Buffer takes all
 	}
 	_ = tw.Close()
 	return &b

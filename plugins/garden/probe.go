@@ -218,7 +218,7 @@ func (w *worker) withBare(ctx context.Context, b bare, do func(handle string) er
 		return err
 	}
 	if b.strict {
-		points := []string{"proc", "sys", "dev", "tmp", "etc", "slipway", "slipway/bin", "slipway/scratch"}
+		points, _ := tree{"": {kind: isDir}}.missing(append(serverPoints(), binPath, scratchPath))
 		if err := w.store.Put(ctx, rootHandle, "", directories(points)); err != nil {
 			return err
 		}

@@ -101,7 +101,6 @@ func TestStrictMounts(t *testing.T) {
 	x.volume(t, sdk.VolumeSpec{ID: "links"}, pack(t,
 		dir("rootfs"), dir("rootfs/usr"), dir("rootfs/usr/bin"), program("rootfs/usr/bin/busybox", string(busybox)), symlink("rootfs/usr/bin/sh", "busybox"), symlink("rootfs/usr/bin/cat", "busybox"),
 		symlink("rootfs/bin", "usr/bin"), symlink("rootfs/out", outside), symlink("rootfs/up", "../../../../../../tmp"), symlink("rootfs/loop", "loop"), plain("rootfs/file", "x"),
-		dir("rootfs/proc"), dir("rootfs/sys"), dir("rootfs/dev"),
 	))
 	x.seal(t, "links")
 	x.volume(t, sdk.VolumeSpec{ID: "data"}, pack(t, plain("f", "text")))
@@ -137,6 +136,11 @@ func TestStrictMounts(t *testing.T) {
 			for _, p := range c.paths {
 				if out := x.sh(t, id, sdk.ProcessID("p"+strings.ReplaceAll(p, "/", "-")), "cat "+p+"/f; pwd"); out != "text/made/for/it\n" {
 					t.Errorf("at %s: %q", p, out)
+				}
+			}
+			if id == "new" { // the image has none of these
+				if out := x.sh(t, id, "own", "cd /; for d in proc sys dev etc tmp; do [ -d $d ] || echo no $d; done; [ -k tmp ] && read -r line <proc/self/stat && echo ok"); out != "ok\n" {
+					t.Errorf("what the server mounts: %q", out)
 				}
 			}
 			x.drop(t, id)

@@ -170,8 +170,21 @@ func mounts(binds []garden.BindMount) ([]engine.Mount, error) {
 	return all, nil
 }
 
+// serverPoints are where guardian and Concourse's backend mount what is theirs: the kernel's file systems, their own init in /tmp, and files of names in /etc.
+func serverPoints() []string { return []string{"/proc", "/sys", "/dev", "/tmp", "/etc"} }
+
 // pointsThere looks for each mount point in what will be there before: another mount, or the root.
 func pointsThere(rootfs string, all []engine.Mount) error {
+	own, err := openRoot(rootfs)
+	if err != nil {
+		return err
+	}
+	defer own.close()
+	for _, p := range serverPoints() {
+		if err := own.stat(p); err != nil {
+			return fmt.Errorf("mount point %q is not in the root: %w", p, err)
+		}
+	}
 	for _, m := range all {
 		outer, rel := rootfs, m.Path
 		depth := 0

@@ -15,5 +15,5 @@
 // stream 4,000 writes are kept, and no process ever waits for its reader.
 //
 // What is not as guardian has it: a container whose NetOut rules are not empty has the machine's own network, and else none but a loopback; mount
-// points that the root lacks are made, unless -strict-mounts is given; there is no seccomp profile; nothing expires, whatever grace time is asked for.
+// points that the root lacks are made, unless -strict-mounts is given, and then /proc, /sys, /dev, /tmp and /etc have to be there, too; there is no seccomp profile; nothing expires, whatever grace time is asked for.
 package main
