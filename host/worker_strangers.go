@@ -24,21 +24,19 @@ func (h *Host) findStrangers(ctx context.Context, seen []string) (map[string]tim
 			continue
 		}
 		has := false
-		err := h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+		err := h.store.View(ctx, func(tx *store.Tx) error {
 			containers, err := tx.Containers(store.ContainerFilter{Worker: name,
 				States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady, lifecycle.ContainerDestroying}})
 			if err != nil {
 				return err
 			}
 			volumes, err := tx.Volumes(store.VolumeFilter{Worker: name})
-			if err != nil {
-				return err
-			}
-			if has = len(containers)+len(volumes) > 0; has {
-				return nil
-			}
-			return ignoreNotFound(tx.DeleteWorker(name))
+			has = len(containers)+len(volumes) > 0
+			return err
 		})
+		if err == nil && !has {
+			err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return ignoreNotFound(tx.DeleteWorker(name)) })
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -162,7 +162,7 @@ func (p *pool) infos() map[string]sdk.WorkerInfo {
 		p.describe(&info, n)
 		infos[name] = info
 	}
-	if len(infos) == 0 && (p.seen != nil || p.err != nil) { // somebody has to say why
+	if len(infos) == 0 { // somebody has to say why; and a block that is not told before its first list has come would have no nodes, to a host
 		infos[p.name] = sdk.WorkerInfo{Name: p.name, Platform: "linux", Ephemeral: true, Attributes: map[string]string{"driver": p.c.Driver}}
 	}
 	return infos
