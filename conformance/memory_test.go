@@ -169,9 +169,6 @@ func TestCrashOften(t *testing.T) {
 // TestMemoryStress is what is large or much, for minutes, on the plugin's own process.
 func TestMemoryStress(t *testing.T) {
 	testkit.Soak(t, "gigabytes go each way")
-	if testkit.Race {
-		t.Skip("the plugin's process is built without the race detector, and its other half has run it")
-	}
 	file, err := BuildProbe(t.Context(), t.TempDir(), "wasip1/wasm")
 	if err != nil {
 		t.Fatal(err)
@@ -180,5 +177,6 @@ func TestMemoryStress(t *testing.T) {
 	if target.Commands, err = LoadProbe(file); err != nil {
 		t.Fatal(err)
 	}
-	Run(t, target, Options{Profiles: []Profile{Stress}, TimeScale: patience()})
+	// Under the race detector each byte costs the suite ten times as much, and races need no gigabytes.
+	Run(t, target, Options{Profiles: []Profile{Stress}, TimeScale: patience(), Small: testkit.Race})
 }

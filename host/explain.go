@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/slipway-run/slipway/host/job"
@@ -85,48 +84,44 @@ func (h *Host) explainRequest(ctx context.Context, req ContainerRequest, with st
 }
 
 // ExplainJob is ExplainRequest for each step of a job, by name, without its inputs: where those will be is not known before it runs. A step that runs on another's
-// worker is taken to be where that one would be now.
+// worker is taken to be where that one would be now; one that names a step which the job has not, as no parsed job does, is left out.
 func (h *Host) ExplainJob(ctx context.Context, j *job.Job) (map[string]*Explanation, error) {
-	out := make(map[string]*Explanation)
-	var explain func(s *job.Step) (*Explanation, error)
-	explain = func(s *job.Step) (*Explanation, error) {
-		if e := out[s.Name]; e != nil {
-			return e, nil
-		}
-		var on *Explanation
-		if s.With != "" {
-			var err error
-			if on, err = explain(&j.Steps[slices.IndexFunc(j.Steps, func(t job.Step) bool { return t.Name == s.With })]); err != nil {
-				return nil, err
+	out := make(map[string]*Explanation, len(j.Steps))
+	for before := -1; len(out) > before; {
+		before = len(out)
+		for i := range j.Steps {
+			s := &j.Steps[i]
+			on, known := out[s.With]
+			if out[s.Name] != nil || s.With != "" && !known {
+				continue // done, or not yet to be
 			}
-		}
-		req := stepRequest(s)
-		for _, name := range s.Outputs {
-			req.Outputs = append(req.Outputs, Output{Name: name, Path: name})
-		}
-		if s.Image != nil {
-			req.Features = append(req.Features, sdk.FeatureImageVolume)
-		}
-		with := ""
-		if on != nil {
-			with = on.Worker
-		}
-		e, err := h.explainRequest(ctx, req, with)
-		if err != nil {
-			return nil, fmt.Errorf("step %s: %w", s.Name, err)
-		}
-		if on != nil && on.Err != nil {
-			e.Worker, e.Scores, e.Err = "", nil, fmt.Errorf("step %s, on whose worker it runs, has none: %w", s.With, on.Err)
-		}
-		out[s.Name] = e
-		return e, nil
-	}
-	for i := range j.Steps {
-		if _, err := explain(&j.Steps[i]); err != nil {
-			return nil, err
+			e, err := h.explainStep(ctx, s, on)
+			if err != nil {
+				return nil, fmt.Errorf("step %s: %w", s.Name, err)
+			}
+			out[s.Name] = e
 		}
 	}
 	return out, nil
+}
+
+// explainStep explains a step that runs on the worker of another, if on is not nil.
+func (h *Host) explainStep(ctx context.Context, s *job.Step, on *Explanation) (*Explanation, error) {
+	req := stepRequest(s)
+	for _, name := range s.Outputs {
+		req.Outputs = append(req.Outputs, Output{Name: name, Path: name})
+	}
+	if s.Image != nil {
+		req.Features = append(req.Features, sdk.FeatureImageVolume)
+	}
+	if on == nil {
+		return h.explainRequest(ctx, req, "")
+	}
+	e, err := h.explainRequest(ctx, req, on.Worker)
+	if err == nil && on.Err != nil {
+		e.Worker, e.Scores, e.Err = "", nil, fmt.Errorf("step %s, on whose worker it runs, has none: %w", s.With, on.Err)
+	}
+	return e, err
 }
 
 // explainPlaced reads why a container is where it is.

@@ -95,6 +95,7 @@ type Host struct {
 
 	mu          sync.Mutex
 	workers     map[string]*worker
+	entries     map[string]int                          // how many of them are a plugin's, by its name
 	processes   map[sdk.ContainerID]map[string]*Process // that are followed, by row id
 	starting    map[*Process]bool                       // that are being started
 	local       map[string]string                       // directories on this machine that artifacts can be read from, by artifact id
@@ -126,7 +127,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	}
 	h := &Host{
 		cfg: cfg, opts: opts, log: opts.Log, index: pool.NewIndex(), place: place,
-		workers: make(map[string]*worker), processes: make(map[sdk.ContainerID]map[string]*Process), starting: make(map[*Process]bool), local: make(map[string]string), reading: make(map[string]chan struct{}), runs: make(map[string]bool), going: make(map[string]*run),
+		workers: make(map[string]*worker), entries: make(map[string]int), processes: make(map[sdk.ContainerID]map[string]*Process), starting: make(map[*Process]bool), local: make(map[string]string), reading: make(map[string]chan struct{}), runs: make(map[string]bool), going: make(map[string]*run),
 		leftRuns: make(map[string]time.Time), reconcilers: make(map[string]*reconciler), clock: realClock(),
 		readers: make(counts), holders: make(counts),
 	}

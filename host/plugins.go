@@ -209,8 +209,7 @@ func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent
 		}
 		for _, w := range p.h.sortedWorkers() { // nodes that left while nobody told it
 			if _, block := p.blocks[w.name]; w.plugin == p.cfg.Name && !block && gone(w.name) {
-				w.setRemoved()
-				p.h.tellPlacement(w)
+				p.left(w)
 			}
 		}
 	}
@@ -273,9 +272,14 @@ func (p *plugin) remove(name string, running map[string]monitored) {
 	m.cancel()
 	<-m.ended
 	delete(running, name)
-	w := p.worker(name)
+	p.left(p.worker(name))
+}
+
+// left notes that the plugin does not tell a worker any more. One that is forgotten already, since it was away for long before, goes at once.
+func (p *plugin) left(w *worker) {
 	w.setRemoved()
 	p.h.tellPlacement(w)
+	p.h.drop(w)
 }
 
 // merge lays the worker's block over what the plugin says of it.
@@ -319,16 +323,8 @@ func lastSlash(s string) int {
 func (p *plugin) take(info sdk.WorkerInfo) (*worker, error) {
 	p.h.mu.Lock()
 	defer p.h.mu.Unlock()
-	if p.h.workers[info.Name] == nil {
-		all := 0
-		for _, w := range p.h.workers {
-			if w.plugin == p.cfg.Name {
-				all++
-			}
-		}
-		if most := cmp.Or(p.h.opts.maxWorkers, sdk.MaxWorkers); all >= most {
-			return nil, sdk.NewInternal(nil, "it tells more than %d workers, those counted that it has taken back and that are not forgotten yet", most)
-		}
+	if most := cmp.Or(p.h.opts.maxWorkers, sdk.MaxWorkers); p.h.workers[info.Name] == nil && p.h.entries[p.cfg.Name] >= most {
+		return nil, sdk.NewInternal(nil, "it tells more than %d workers, those counted that it has taken back and that are not forgotten yet", most)
 	}
 	w := p.workerLocked(info.Name)
 	if w.plugin == p.cfg.Name {
@@ -356,6 +352,7 @@ func (p *plugin) workerLocked(name string) *worker {
 			w.limits, w.ephemeral = pool.Limits(b.Limits), b.Ephemeral
 		}
 		p.h.workers[name] = w
+		p.h.entries[p.cfg.Name]++
 	}
 	return w
 }

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/slipway-run/slipway/host/pool"
@@ -48,9 +49,6 @@ func (w *worker) containersGone() error {
 // only it could take waits; once it is stalled waiting is over. The lock is held.
 func (w *worker) pause(p *pool.Worker) {
 	if w.half.away(0) {
-		p.Paused = w.status.Reason
-		if p.Paused == "" {
-			p.Paused = "its containers cannot be reached"
-		}
+		p.Paused = cmp.Or(w.status.Reason, "its containers cannot be reached")
 	}
 }

@@ -44,10 +44,10 @@ func (h *Host) RetireWorker(ctx context.Context, name, reason string) error {
 }
 
 func (h *Host) order(ctx context.Context, name string, o orders) error {
-	w, err := h.knownWorker(name)
 	if o.state == pool.Retiring && h.stranger(name) {
 		return h.forgetStranger(ctx, name)
 	}
+	w, err := h.knownWorker(name)
 	if err != nil {
 		return err
 	}

@@ -42,7 +42,7 @@ func (h *Host) pruneIfGone(w *worker) {
 	h.drop(w)
 }
 
-// drop takes a worker that is forgotten out of the host, so that nodes that come and go leave nothing. One that its plugin still tells has a monitor,
+// drop takes a worker out of the host if it is forgotten and its plugin does not tell it any more, so that nodes that come and go leave nothing. One that its plugin still tells has a monitor,
 // which may find it back; that of a block is always known.
 func (h *Host) drop(w *worker) {
 	block := slices.ContainsFunc(h.cfg.Workers, func(b config.Worker) bool { return b.Name == w.name }) // not only the block of a node
@@ -51,6 +51,7 @@ func (h *Host) drop(w *worker) {
 	if dropped {
 		delete(h.workers, w.name)
 		delete(h.ordered, w.name)
+		h.entries[w.plugin]--
 	}
 	h.mu.Unlock()
 	if dropped {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,7 +161,15 @@ func TestNodesWithoutEnd(t *testing.T) {
 	for i := range names {
 		names[i] = fmt.Sprintf("m/%d", i)
 	}
-	h, err := Open(t.Context(), cfg, Options{StateDir: t.TempDir(), maxWorkers: 30, Runtimes: map[string]sdk.Runtime{"memory": &hooked{Runtime: newMemory(t, names...), workers: n.workers}}})
+	cfg.Workers[0].Ephemeral = true
+	var away atomic.Bool
+	rt := &hooked{Runtime: newMemory(t, names...), workers: n.workers, status: func(_ context.Context, _ int, s *sdk.Status) error {
+		if away.Load() {
+			return sdk.NewUnavailable(nil, "away")
+		}
+		return nil
+	}}
+	h, err := Open(t.Context(), cfg, Options{StateDir: t.TempDir(), maxWorkers: 30, Runtimes: map[string]sdk.Runtime{"memory": rt}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,6 +188,20 @@ func TestNodesWithoutEnd(t *testing.T) {
 		n.tell(sdk.WorkerRemove, name)
 	}
 	testkit.Until(t, "only the block's own is known", func() bool {
+		workers, reconcilers := entries()
+		return workers == 1 && reconcilers <= 1
+	})
+
+	// Those that are away for long before they are taken back are forgotten first.
+	away.Store(true)
+	for _, name := range names {
+		n.tell(sdk.WorkerUpsert, name)
+	}
+	testkit.Until(t, "all are forgotten", func() bool { return len(h.Workers()) == 0 })
+	for _, name := range names {
+		n.tell(sdk.WorkerRemove, name)
+	}
+	testkit.Until(t, "only the block's own is known again", func() bool {
 		workers, reconcilers := entries()
 		return workers == 1 && reconcilers <= 1
 	})

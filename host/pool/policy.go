@@ -130,7 +130,7 @@ func names(chain []Strategy) []string {
 
 // StrategyError says what is wrong with a name in a chain.
 type StrategyError struct {
-	Chain      string   // "build", "no-input", "check", or empty if not known
+	Chain      string   // "build", "no-input" or "check"
 	Index      int      // in the chain, from 0
 	Name       string   // as it was given
 	Repeated   bool     // the name is known, but stands in the chain already
@@ -139,9 +139,7 @@ type StrategyError struct {
 
 func (e *StrategyError) Error() string {
 	var b strings.Builder
-	if e.Chain != "" {
-		fmt.Fprintf(&b, "placement %s: ", e.Chain)
-	}
+	fmt.Fprintf(&b, "placement %s: ", e.Chain)
 	if e.Repeated {
 		fmt.Fprintf(&b, "strategy %q stands in the chain twice: remove the later one, which decides nothing", e.Name)
 		return b.String()
