@@ -22,7 +22,7 @@ func slipway() int {
 	a := &app{in: os.Stdin, out: newOutlet(os.Stdout, "stdout", cancel), err: newOutlet(os.Stderr, "stderr", cancel)}
 	hurry, stop := watchSignals(cancel, giveUpTime(), a.giveUp)
 	defer stop()
-	a.hurry = hurry
+	a.hurry, a.out.hurry, a.err.hurry = hurry, hurry, hurry
 	err := a.command().ExecuteContext(ctx)
 	return a.end(context.Cause(ctx), err)
 }

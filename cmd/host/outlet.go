@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/mattn/go-isatty"
 	"golang.org/x/term"
@@ -17,12 +18,19 @@ type outlet struct {
 	file   *os.File
 	name   string
 	end    context.CancelCauseFunc
-	term   bool // it is a terminal that does what it is told
+	hurry  <-chan struct{} // once it is closed, nobody waits for a reader
+	term   bool            // it is a terminal that does what it is told
 	colour bool
 
-	mu  sync.Mutex
+	mu  sync.Mutex // held while it is written
+	buf []byte
 	err error
 }
+
+// readerTime is how long a write may take once somebody hurries. A reader who is there takes it at once.
+const readerTime = 200 * time.Millisecond
+
+var errUnread = errors.New("nobody reads it")
 
 // outletError says that a standard stream takes no more.
 type outletError struct {
@@ -42,14 +50,14 @@ func newOutlet(f *os.File, name string, end context.CancelCauseFunc) *outlet {
 	return o
 }
 
-// Write writes everything, or fails for good.
+// Write writes everything, or fails for good. While nobody reads, it waits, until somebody hurries.
 func (o *outlet) Write(b []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.err != nil {
 		return 0, o.err
 	}
-	n, err := o.file.Write(b)
+	n, err := o.write(b)
 	if err != nil {
 		cause := err
 		if pe, ok := errors.AsType[*os.PathError](err); ok {
@@ -60,6 +68,33 @@ func (o *outlet) Write(b []byte) (int, error) {
 		return n, o.err
 	}
 	return n, nil
+}
+
+// write leaves a write behind that nobody ends: the system does so only with the process.
+func (o *outlet) write(b []byte) (n int, err error) {
+	o.buf = append(o.buf[:0], b...)
+	done := make(chan struct{})
+	var wrote struct {
+		n   int
+		err error
+	}
+	go func() {
+		defer close(done)
+		wrote.n, wrote.err = o.file.Write(o.buf)
+	}()
+	select {
+	case <-done:
+		return wrote.n, wrote.err
+	case <-o.hurry:
+	}
+	late := time.NewTimer(readerTime)
+	defer late.Stop()
+	select {
+	case <-done:
+		return wrote.n, wrote.err
+	case <-late.C:
+		return 0, errUnread
+	}
 }
 
 // width is how wide lines are to be made for the terminal: at least 40 columns, 0 if it is none.

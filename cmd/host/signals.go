@@ -89,7 +89,7 @@ func boundedBy(ctx context.Context, most time.Duration, hurry <-chan struct{}, m
 }
 
 // giveUpAfter is how long slipway may take to end after the second signal. By then everything has been told to end at once, so what goes on is stuck: in a
-// terminal that takes no output, perhaps. The tests' build has another, so that a busy machine does not change what is told.
+// file system that does not answer, perhaps. The tests' build has another, so that a busy machine does not change what is told.
 var giveUpAfter = "1800ms"
 
 func giveUpTime() time.Duration {

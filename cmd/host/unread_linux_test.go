@@ -1,16 +1,19 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
 	"os"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-run/slipway/internal/testkit"
 )
 
-// TestInterruptTwiceUnread ends by the second interrupt where nobody reads what it writes, and leaves nothing. TestMain's build gives up later than that which users have.
+// TestInterruptTwiceUnread ends by the second interrupt where nobody reads what it writes, as it ends elsewhere: all is told on stderr, and nothing is left.
 func TestInterruptTwiceUnread(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -29,8 +32,43 @@ func TestInterruptTwiceUnread(t *testing.T) {
 	})
 	r.signal(os.Interrupt)
 	r.await("interrupt again to kill it")
-	began := time.Now()
 	r.signal(os.Interrupt)
-	r.wait().wants(codeInterrupted)
-	t.Logf("ended %v after the second interrupt", time.Since(began))
+	r.wait().wants(codeInterrupted).says("only - aborted", "1 step aborted")
+}
+
+// TestOutletUnread: once somebody hurries, what a reader takes still reaches it whole, and what nobody takes is given up for good.
+func TestOutletUnread(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	ctx, end := context.WithCancelCause(t.Context())
+	o := newOutlet(w, "stdout", end)
+	hurry := make(chan struct{})
+	o.hurry = hurry
+	close(hurry)
+
+	text := bytes.Repeat([]byte("read "), 10<<10) // less than a pipe takes
+	read := make(chan []byte, 1)
+	go func() {
+		b := make([]byte, len(text))
+		_, _ = io.ReadFull(r, b)
+		read <- b
+	}()
+	if n, err := o.Write(text); n != len(text) || err != nil {
+		t.Fatalf("wrote %d of %d with a reader, and %v", n, len(text), err)
+	}
+	if got := <-read; !bytes.Equal(got, text) {
+		t.Error("another text came")
+	}
+
+	stuck := make([]byte, 1<<20) // more than it takes
+	for range 2 {
+		if _, err := o.Write(stuck); !errors.Is(err, errUnread) || !errors.Is(context.Cause(ctx), errUnread) {
+			t.Errorf("a write that nobody reads is %v and has ended the command with %v", err, context.Cause(ctx))
+		}
+	}
+	r.Close() // ends what is left behind
 }
