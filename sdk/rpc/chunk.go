@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/internal/pb"
@@ -33,13 +34,13 @@ func (s *sum) add(p []byte) {
 	s.crc = crc32.Update(s.crc, s.table, p)
 }
 
-func (s *sum) trailer() *pb.Trailer { return &pb.Trailer{Bytes: s.bytes, Crc32C: s.crc} }
+func (s *sum) trailer() *pb.Trailer { return &pb.Trailer{Bytes: s.bytes, Crc32C: proto.Uint32(s.crc)} }
 
 func (s *sum) check(t *pb.Trailer) error {
-	if t.Bytes == s.bytes && t.Crc32C == s.crc {
+	if t.Bytes == s.bytes && (t.Crc32C == nil || *t.Crc32C == s.crc) {
 		return nil
 	}
-	return sdk.NewInternal(nil, "the stream was damaged: %d bytes with checksum %08x came, %d with %08x were sent", s.bytes, s.crc, t.Bytes, t.Crc32C)
+	return sdk.NewInternal(nil, "the stream was damaged: %d bytes with checksum %08x came, %d with %08x were sent", s.bytes, s.crc, t.Bytes, t.GetCrc32C())
 }
 
 // chunkWriter cuts what is written into chunks. One buffer fills while the others are being sent, and a chunk is sent as soon

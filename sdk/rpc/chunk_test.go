@@ -64,7 +64,7 @@ func FuzzChunks(f *testing.F) {
 				return frame{}, err
 			}
 			if tr := m.GetTrailer(); tr != nil {
-				whole = tr.Bytes == int64(len(sent)) && tr.Crc32C == crc32.Checksum(sent, crc32.MakeTable(crc32.Castagnoli))
+				whole = tr.Bytes == int64(len(sent)) && tr.GetCrc32C() == crc32.Checksum(sent, crc32.MakeTable(crc32.Castagnoli))
 			}
 			sent = append(sent, m.GetData()...)
 			return frameIn(&m), nil

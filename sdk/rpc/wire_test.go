@@ -89,7 +89,7 @@ func TestStreamInThatIsNotWhole(t *testing.T) {
 	data := &pb.StreamInRequest{Frame: &pb.StreamInRequest_Data{Data: []byte("data")}}
 	huge := &pb.StreamInRequest{Frame: &pb.StreamInRequest_Data{Data: make([]byte, 1<<20+1)}}
 	trailer := func(n int64, sum uint32) *pb.StreamInRequest {
-		return &pb.StreamInRequest{Frame: &pb.StreamInRequest_Trailer{Trailer: &pb.Trailer{Bytes: n, Crc32C: sum}}}
+		return &pb.StreamInRequest{Frame: &pb.StreamInRequest_Trailer{Trailer: &pb.Trailer{Bytes: n, Crc32C: proto.Uint32(sum)}}}
 	}
 	sum := crc32.Checksum([]byte("data"), crc32.MakeTable(crc32.Castagnoli))
 	newer := &pb.StreamInRequest{} // a frame that this version does not know
@@ -99,12 +99,14 @@ func TestStreamInThatIsNotWhole(t *testing.T) {
 	}{
 		"whole":            {[]*pb.StreamInRequest{header, data, trailer(4, sum)}, 0},
 		"whole, and newer": {[]*pb.StreamInRequest{header, newer, data, newer, trailer(4, sum)}, 0},
-		"no trailer":       {[]*pb.StreamInRequest{header, data}, pb.Class_CLASS_INTERNAL},
-		"wrong checksum":   {[]*pb.StreamInRequest{header, data, trailer(4, sum+1)}, pb.Class_CLASS_INTERNAL},
-		"wrong length":     {[]*pb.StreamInRequest{header, data, trailer(5, sum)}, pb.Class_CLASS_INTERNAL},
-		"chunk too large":  {[]*pb.StreamInRequest{header, huge}, pb.Class_CLASS_INTERNAL},
-		"no header":        {[]*pb.StreamInRequest{data}, pb.Class_CLASS_INVALID},
-		"nothing":          {nil, pb.Class_CLASS_INVALID},
+		"no checksum": {[]*pb.StreamInRequest{header, data,
+			{Frame: &pb.StreamInRequest_Trailer{Trailer: &pb.Trailer{Bytes: 4}}}}, 0},
+		"no trailer":      {[]*pb.StreamInRequest{header, data}, pb.Class_CLASS_INTERNAL},
+		"wrong checksum":  {[]*pb.StreamInRequest{header, data, trailer(4, sum+1)}, pb.Class_CLASS_INTERNAL},
+		"wrong length":    {[]*pb.StreamInRequest{header, data, trailer(5, sum)}, pb.Class_CLASS_INTERNAL},
+		"chunk too large": {[]*pb.StreamInRequest{header, huge}, pb.Class_CLASS_INTERNAL},
+		"no header":       {[]*pb.StreamInRequest{data}, pb.Class_CLASS_INVALID},
+		"nothing":         {nil, pb.Class_CLASS_INVALID},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rt := testruntime.New("w")
@@ -164,14 +166,16 @@ func client(t *testing.T, register func(grpc.ServiceRegistrar)) *rpc.Client {
 func TestStreamOutThatIsNotWhole(t *testing.T) {
 	data := &pb.StreamOutResponse{Frame: &pb.StreamOutResponse_Data{Data: []byte("data")}}
 	trailer := func(n int64, sum uint32) *pb.StreamOutResponse {
-		return &pb.StreamOutResponse{Frame: &pb.StreamOutResponse_Trailer{Trailer: &pb.Trailer{Bytes: n, Crc32C: sum}}}
+		return &pb.StreamOutResponse{Frame: &pb.StreamOutResponse_Trailer{Trailer: &pb.Trailer{Bytes: n, Crc32C: proto.Uint32(sum)}}}
 	}
 	sum := crc32.Checksum([]byte("data"), crc32.MakeTable(crc32.Castagnoli))
 	for name, c := range map[string]struct {
 		frames []*pb.StreamOutResponse
 		whole  bool
 	}{
-		"whole":              {[]*pb.StreamOutResponse{data, trailer(4, sum)}, true},
+		"whole": {[]*pb.StreamOutResponse{data, trailer(4, sum)}, true},
+		"no checksum": {[]*pb.StreamOutResponse{data,
+			{Frame: &pb.StreamOutResponse_Trailer{Trailer: &pb.Trailer{Bytes: 4}}}}, true},
 		"no trailer":         {[]*pb.StreamOutResponse{data}, false},
 		"nothing":            {nil, false},
 		"wrong checksum":     {[]*pb.StreamOutResponse{data, trailer(4, sum+1)}, false},

@@ -76,8 +76,9 @@ type Trailer struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How many bytes the chunks held.
 	Bytes int64 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// CRC-32C (Castagnoli, as in RFC 3720) of those bytes.
-	Crc32C        uint32 `protobuf:"fixed32,2,opt,name=crc32c,proto3" json:"crc32c,omitempty"`
+	// CRC-32C (Castagnoli, as in RFC 3720) of those bytes. Few standard libraries have it; absent means that it was not computed,
+	// and is not checked.
+	Crc32C        *uint32 `protobuf:"fixed32,2,opt,name=crc32c,proto3,oneof" json:"crc32c,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -120,8 +121,8 @@ func (x *Trailer) GetBytes() int64 {
 }
 
 func (x *Trailer) GetCrc32C() uint32 {
-	if x != nil {
-		return x.Crc32C
+	if x != nil && x.Crc32C != nil {
+		return *x.Crc32C
 	}
 	return 0
 }
@@ -395,7 +396,9 @@ type StreamOutRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Worker string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Volume string                 `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
-	// A directory gives what is below it, a file gives one entry; empty: the root.
+	// A directory gives what is below it, with names relative to it; a file gives one entry, and so does a symbolic link at the
+	// end of the path, which is not followed; empty: the root. Symbolic links on the way are followed, but never out of the
+	// volume.
 	Path []byte `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// One of the worker's encodings; empty: "raw".
 	Encoding      string `protobuf:"bytes,4,opt,name=encoding,proto3" json:"encoding,omitempty"`
@@ -826,9 +829,11 @@ type FollowHeader struct {
 	Worker    string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Container string                 `protobuf:"bytes,2,opt,name=container,proto3" json:"container,omitempty"`
 	Process   string                 `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"`
-	// Position of the first byte wanted. All before it counts as acknowledged.
+	// Position of the first byte wanted. All before it counts as acknowledged. Negative, or beyond the end of the journal:
+	// CLASS_INVALID with the reason spec.
 	From int64 `protobuf:"varint,4,opt,name=from,proto3" json:"from,omitempty"`
-	// This follower has stdin. Without it, that of other followers is left alone.
+	// This follower has stdin. Without it, that of other followers is left alone. Where the process was started without stdin,
+	// what a follower brings is thrown away.
 	Stdin         bool `protobuf:"varint,5,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1251,10 +1256,11 @@ var File_slipway_runtime_v1alpha1_data_proto protoreflect.FileDescriptor
 
 const file_slipway_runtime_v1alpha1_data_proto_rawDesc = "" +
 	"\n" +
-	"#slipway/runtime/v1alpha1/data.proto\x12\x18slipway.runtime.v1alpha1\x1a%slipway/runtime/v1alpha1/worker.proto\"7\n" +
+	"#slipway/runtime/v1alpha1/data.proto\x12\x18slipway.runtime.v1alpha1\x1a%slipway/runtime/v1alpha1/worker.proto\"G\n" +
 	"\aTrailer\x12\x14\n" +
-	"\x05bytes\x18\x01 \x01(\x03R\x05bytes\x12\x16\n" +
-	"\x06crc32c\x18\x02 \x01(\aR\x06crc32c\"\xec\x01\n" +
+	"\x05bytes\x18\x01 \x01(\x03R\x05bytes\x12\x1b\n" +
+	"\x06crc32c\x18\x02 \x01(\aH\x00R\x06crc32c\x88\x01\x01B\t\n" +
+	"\a_crc32c\"\xec\x01\n" +
 	"\x0fStreamInRequest\x12\x14\n" +
 	"\x04data\x18\x01 \x01(\fH\x00R\x04data\x12=\n" +
 	"\atrailer\x18\x02 \x01(\v2!.slipway.runtime.v1alpha1.TrailerH\x00R\atrailer\x127\n" +
@@ -1402,6 +1408,7 @@ func file_slipway_runtime_v1alpha1_data_proto_init() {
 		return
 	}
 	file_slipway_runtime_v1alpha1_worker_proto_init()
+	file_slipway_runtime_v1alpha1_data_proto_msgTypes[0].OneofWrappers = []any{}
 	file_slipway_runtime_v1alpha1_data_proto_msgTypes[1].OneofWrappers = []any{
 		(*StreamInRequest_Data)(nil),
 		(*StreamInRequest_Trailer)(nil),

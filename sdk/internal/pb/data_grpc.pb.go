@@ -35,10 +35,11 @@ const (
 // last chunk comes a trailer. A stream without its trailer has failed, and so has one whose trailer does not fit: the
 // receiver then fails the call as CLASS_INTERNAL.
 type DataClient interface {
-	// StreamIn unpacks a tar archive below a path of an open volume. The client sends a header, chunks, and a trailer; or an
-	// abort in the place of the trailer if its own source failed. After any error the volume's content is undefined. A
-	// sealed volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is damaged or leaves the volume is
-	// CLASS_INVALID with the reason archive. The server may answer with an error before it has read all.
+	// StreamIn unpacks a tar archive below a path of an open volume. Names in it are relative, with or without "./" before them;
+	// one that is absolute is either taken as below that path or refused. The client sends a header, chunks, and a trailer; or an
+	// abort in the place of the trailer if its own source failed. After any error the volume's content is undefined. A sealed
+	// volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is damaged or leaves the volume is CLASS_INVALID
+	// with the reason archive. The server may answer with an error before it has read all.
 	StreamIn(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[StreamInRequest, StreamInResponse], error)
 	// StreamOut packs a path of a volume as a tar archive: chunks, then a trailer. A path that is not there is
 	// CLASS_NOT_FOUND of a file, before any chunk.
@@ -146,10 +147,11 @@ type Data_FollowProcessClient = grpc.BidiStreamingClient[FollowProcessRequest, F
 // last chunk comes a trailer. A stream without its trailer has failed, and so has one whose trailer does not fit: the
 // receiver then fails the call as CLASS_INTERNAL.
 type DataServer interface {
-	// StreamIn unpacks a tar archive below a path of an open volume. The client sends a header, chunks, and a trailer; or an
-	// abort in the place of the trailer if its own source failed. After any error the volume's content is undefined. A
-	// sealed volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is damaged or leaves the volume is
-	// CLASS_INVALID with the reason archive. The server may answer with an error before it has read all.
+	// StreamIn unpacks a tar archive below a path of an open volume. Names in it are relative, with or without "./" before them;
+	// one that is absolute is either taken as below that path or refused. The client sends a header, chunks, and a trailer; or an
+	// abort in the place of the trailer if its own source failed. After any error the volume's content is undefined. A sealed
+	// volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is damaged or leaves the volume is CLASS_INVALID
+	// with the reason archive. The server may answer with an error before it has read all.
 	StreamIn(grpc.ClientStreamingServer[StreamInRequest, StreamInResponse]) error
 	// StreamOut packs a path of a volume as a tar archive: chunks, then a trailer. A path that is not there is
 	// CLASS_NOT_FOUND of a file, before any chunk.

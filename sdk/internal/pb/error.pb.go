@@ -103,11 +103,22 @@ func (Class) EnumDescriptor() ([]byte, []int) {
 	return file_slipway_runtime_v1alpha1_error_proto_rawDescGZIP(), []int{0}
 }
 
-// Error is the one detail of every status that is not OK. A status without it is understood by its code alone:
+// Error is the one detail of every status that is not OK. It travels as gRPC's details do, in the trailing metadata
+// grpc-status-details-bin: a google.rpc.Status with the same code and message as the call's, and one Any of the type URL
+// type.googleapis.com/slipway.runtime.v1alpha1.Error. For a volume "v" that is not there, these are the bytes, in hexadecimal,
+// before gRPC makes base64 of them:
+//
+//	08051214766f6c756d6520227622206e6f7420666f756e641a590a327479
+//	70652e676f6f676c65617069732e636f6d2f736c69707761792e72756e74
+//	696d652e7631616c706861312e4572726f72122308011206766f6c756d65
+//	1a01764214766f6c756d6520227622206e6f7420666f756e64
+//
+// A status without it is understood by its code alone:
 // UNAVAILABLE and CANCELLED as a plugin that is gone, RESOURCE_EXHAUSTED as a message that was too large (CLASS_INTERNAL),
 // the others as the class beside them above.
 //
-// A host keeps 4 KiB of each text in it. Of an answer whose headers come to more than 64 KiB it reads nothing: that is CLASS_INTERNAL.
+// A host keeps 4 KiB of each text in it. Of an answer whose headers come to more than 64 KiB it reads nothing: that is
+// CLASS_INTERNAL.
 //
 // Nothing in it may hold a secret, such as a value of an environment variable.
 type Error struct {

@@ -4,14 +4,42 @@
 // 	protoc        v0.14.1-protocompile
 // source: slipway/runtime/v1alpha1/plugin.proto
 
-// The contract between a host and a runtime plugin. A plugin is a program that a host starts. It follows the handshake of
-// hashicorp/go-plugin: the host sets SLIPWAY_PLUGIN=slipway-runtime-v1 in its environment, the plugin listens on a unix socket
-// and prints one line on stdout, "1|1|unix|<path>|grpc|", and nothing there ever after. It also serves
-// grpc.health.v1.Health for the service "plugin". It logs to stderr, one JSON object a line with @level, @message, @timestamp and
-// @module, all strings. The host holds its stdin open: at its end, or on SIGTERM, the plugin lets running calls finish for at
-// most five seconds and exits. It ignores SIGINT.
+// The contract between a host and a runtime plugin. A plugin is a program that a host starts and ends. These four files are all
+// that its author needs, in whatever language: this one has the way in, worker.proto and data.proto what a worker does,
+// error.proto how calls fail.
 //
-// The host opens two connections to the socket: one for Plugin and Worker, one for Data. A message is at most 4 MiB.
+// The program. The host starts it in the directory of the operator's file, with the arguments that the operator wrote, and
+// with these variables and no others of its own environment:
+//
+//   PATH                    /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+//   HOME, TMPDIR            a directory for this process alone and one in it, both removed when the process is gone
+//   LANG                    C.UTF-8
+//   ...                     what the operator wrote in env, which may replace those above
+//   SLIPWAY_PLUGIN          slipway-runtime-v1; without it a person has started the program: say so on stderr, and exit with 64
+//   PLUGIN_UNIX_SOCKET_DIR  where the socket must lie, under any name; the host does not look elsewhere
+//   PLUGIN_...              others of hashicorp/go-plugin, which may be ignored
+//
+// The handshake. It is that of hashicorp/go-plugin, with its core protocol 1, this contract's version 1, and nothing optional.
+// The program listens on a unix socket, serves gRPC there without TLS, and then prints one line on stdout, flushed:
+//
+//   1|1|unix|<path of the socket>|grpc|
+//
+// Nothing is printed there ever after. It serves the services Plugin, Worker and Data of this package, and the method Check of
+// grpc.health.v1.Health, which answers SERVING for the service "plugin". Of go-plugin's own services (its broker, stdio and
+// controller) the host calls none. From its start to the answer of Info the program has 30 seconds.
+//
+// The rest of its life. It logs to stderr, one JSON object a line with @level, @message, @timestamp and @module, all strings;
+// other lines are logged as they are. The host holds its stdin open and writes nothing there: at its end, or on SIGTERM, the
+// plugin takes no new calls, ends Workers, lets the other running calls finish for at most five seconds, and exits. It ignores
+// SIGINT, which a terminal sends to the host and to it; what it starts in containers must not inherit that. It may be killed at
+// any time, and started again: what it made is then still there and is listed again, unless every worker names the feature
+// volatile.
+//
+// The calls. The first is Info, then Configure, then Workers, which runs for as long as the session does; Health comes every few
+// seconds. The host opens two connections to the socket: one for Plugin and Worker, one for Data. A message is at most 4 MiB.
+// Lists and snapshots are cut into messages of less than that, anywhere.
+//
+// Checks. A plugin checks every call by itself, as worker.proto says, whatever its host may have checked before.
 //
 // Evolution. Within v1alpha1, fields, methods, enum values, reasons and features are added, never changed or removed;
 // what a peer does not know is ignored by it, and the zero value of a new field means what it meant before there was
@@ -42,9 +70,11 @@ const (
 	FieldType_FIELD_TYPE_BOOL        FieldType = 2
 	FieldType_FIELD_TYPE_INT         FieldType = 3
 	FieldType_FIELD_TYPE_FLOAT       FieldType = 4
-	// A string such as "1m30s".
+	// A string: numbers, each with a unit, one after another, such as "1m30s" or "1.5h"; the units are ns, us (or µs), ms, s, m
+	// and h. A sign may come first. "0" needs no unit.
 	FieldType_FIELD_TYPE_DURATION FieldType = 5
-	// A string such as "64MiB".
+	// A string such as "64MiB": a whole number and B, KiB, MiB, GiB or TiB, which are powers of 1024, with or without spaces
+	// before it; without a unit the number is of bytes.
 	FieldType_FIELD_TYPE_BYTES FieldType = 6
 	// A list of strings.
 	FieldType_FIELD_TYPE_STRINGS FieldType = 7
@@ -526,7 +556,9 @@ type Block struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its label.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// A JSON object; empty: no settings. Durations and sizes are strings.
+	// A JSON object, with settings by name; empty: no settings. The types string, duration and bytes are JSON strings, strings is
+	// an array of them, map an object of them; block is an object and blocks an array of objects. What the operator left out and
+	// has no default is left out here.
 	Values        []byte `protobuf:"bytes,2,opt,name=values,proto3" json:"values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -349,8 +349,8 @@ type StatusResponse struct {
 	Encodings []string `protobuf:"bytes,8,rep,name=encodings,proto3" json:"encodings,omitempty"`
 	// Workers in one zone can stream to each other; empty: none.
 	Zone string `protobuf:"bytes,9,opt,name=zone,proto3" json:"zone,omitempty"`
-	// Of a degraded worker: only its volumes can be reached. Calls on containers and processes answer Unavailable, those on volumes work, and a
-	// host places nothing there meanwhile.
+	// Of a degraded worker: only its volumes can be reached. Calls on containers and processes answer Unavailable, those on
+	// volumes work, and a host places nothing there meanwhile.
 	ContainersAway bool `protobuf:"varint,10,opt,name=containers_away,json=containersAway,proto3" json:"containers_away,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache
@@ -602,12 +602,14 @@ type CreateVolumeRequest struct {
 	Id     string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Token  string                 `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	Labels map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// At most one source is set; with none the volume begins empty. clone: id of a sealed volume of the same worker, copied
-	// on write.
+	// At most one source is set, or the request is CLASS_INVALID; with none the volume begins empty. clone: id of a sealed volume
+	// of the same worker, copied on write.
 	Clone string `protobuf:"bytes,5,opt,name=clone,proto3" json:"clone,omitempty"`
-	// Path on the worker that its operator allowed; needs the feature volume.import. Bytes, for names need not be UTF-8.
+	// Path on the worker that its operator allowed; needs the feature volume.import. Bytes without NUL, for names need not be
+	// UTF-8. One that is not allowed, or not there, is CLASS_INVALID with the reason path.
 	Import []byte `protobuf:"bytes,6,opt,name=import,proto3" json:"import,omitempty"`
-	// Owner of the root directory, as numbers inside the container.
+	// Owner of the root directory, as numbers inside the container: 0 to 4294967294. Set on a clone's root, too, and on nothing
+	// below.
 	Uid int64 `protobuf:"varint,7,opt,name=uid,proto3" json:"uid,omitempty"`
 	Gid int64 `protobuf:"varint,8,opt,name=gid,proto3" json:"gid,omitempty"`
 	// For privileged containers; needs the feature privileged.
@@ -1109,7 +1111,8 @@ type CreateContainerRequest struct {
 	Id     string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Token  string                 `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	Labels map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The root. At most one is set; with none it is what the platform has without an image.
+	// The root; with none it is what the platform has without an image. One that cannot be used is CLASS_INVALID with the reason
+	// image.
 	//
 	// Types that are valid to be assigned to Image:
 	//
@@ -1117,9 +1120,11 @@ type CreateContainerRequest struct {
 	//	*CreateContainerRequest_ImageRef
 	Image  isCreateContainerRequest_Image `protobuf_oneof:"image"`
 	Mounts []*Mount                       `protobuf:"bytes,7,rep,name=mounts,proto3" json:"mounts,omitempty"`
-	// Absolute; where relative things of processes begin, made where missing. Empty: "/".
+	// Absolute and clean, or CLASS_INVALID with the reason path; where relative things of processes begin, made where missing.
+	// Empty: "/".
 	Dir []byte `protobuf:"bytes,8,opt,name=dir,proto3" json:"dir,omitempty"`
-	// Zero: unlimited; each other one needs its feature, limits.cpu, limits.memory, limits.disk or limits.pids.
+	// Zero: unlimited; each other one needs its feature, limits.cpu, limits.memory, limits.disk or limits.pids. None is negative.
+	// containers and volumes are not read.
 	Limits *Resources `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
 	// Needs the feature privileged.
 	Privileged bool `protobuf:"varint,10,opt,name=privileged,proto3" json:"privileged,omitempty"`
@@ -1268,7 +1273,8 @@ func (*CreateContainerRequest_ImageRef) isCreateContainerRequest_Image() {}
 type Mount struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Volume string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
-	// Absolute and clean, made where missing.
+	// Absolute, clean and not "/", and no two of a container the same, or it is CLASS_INVALID with the reason path. One may lie
+	// below another. It is made where missing; what a sealed volume holds never changes for that.
 	Path []byte `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Sealed volumes can only be mounted so.
 	ReadOnly      bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
@@ -1794,21 +1800,24 @@ type StartProcessRequest struct {
 	// Unique within its container.
 	Id    string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
 	Token string `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
-	// Absolute, or a name to seek in the process's PATH, or relative to dir.
+	// Absolute, or a name to seek in the process's PATH, or relative to dir. Not empty, and without NUL, as the arguments. One
+	// that is not there is CLASS_INVALID with the reason executable-not-found, one that cannot be run with not-executable.
 	Path []byte `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
-	// Without the command's own name. Arguments and environment together are at most 2 MiB.
+	// Without the command's own name. The bytes of path, arguments and environment together, and one for each argument and each
+	// variable, are at most 2 MiB; beyond it is CLASS_INVALID with the reason too-large.
 	Args [][]byte `protobuf:"bytes,6,rep,name=args,proto3" json:"args,omitempty"`
 	// NAME=value. Secret: never stored, logged or named in errors.
 	Env [][]byte `protobuf:"bytes,7,rep,name=env,proto3" json:"env,omitempty"`
-	// Absolute; empty: the container's.
+	// Absolute and clean, or CLASS_INVALID with the reason path; empty: the container's. Made where missing, the user's own.
 	Dir []byte `protobuf:"bytes,8,opt,name=dir,proto3" json:"dir,omitempty"`
-	// Name, uid, or uid:gid; empty: the image's. Needs the feature users.
+	// Name, uid, or uid:gid; empty: the image's. Needs the feature users. A name that the container does not know is CLASS_INVALID
+	// with the reason user-not-found.
 	User string `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`
 	// False: stdin is at its end from the start.
 	Stdin bool `protobuf:"varint,10,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	// Set: a terminal, which needs the feature tty.
 	Tty *TerminalSize `protobuf:"bytes,11,opt,name=tty,proto3" json:"tty,omitempty"`
-	// Bytes of unacknowledged output to keep; zero: 64 MiB.
+	// Bytes of unacknowledged output to keep; zero: 64 MiB. Not negative.
 	Spill         int64    `protobuf:"varint,12,opt,name=spill,proto3" json:"spill,omitempty"`
 	WhenFull      WhenFull `protobuf:"varint,13,opt,name=when_full,json=whenFull,proto3,enum=slipway.runtime.v1alpha1.WhenFull" json:"when_full,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2808,7 +2817,8 @@ type StatFileRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Worker string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Volume string                 `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
-	// Relative to the volume's root, separated by "/".
+	// Relative to the volume's root, separated by "/", and never leaving it, or CLASS_INVALID with the reason path; the same of
+	// every path in a volume below. Symbolic links on the way are followed, but never out of the volume.
 	Path          []byte `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

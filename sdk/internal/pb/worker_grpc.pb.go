@@ -52,18 +52,66 @@ const (
 // 63 of a-z, 0-9 and "._/-", a value at most 256 bytes.
 //
 // What a worker can do beyond the required has the name of a feature in Status. What is named works; what is not
-// named and asked for is CLASS_UNSUPPORTED, never ignored.
+// named and asked for is CLASS_UNSUPPORTED, never ignored. The features of this version, and what each is needed for:
+//
+//	tty            StartProcessRequest.tty
+//	tty.resize     ResizeProcess
+//	users          StartProcessRequest.user
+//	privileged     privileged, of containers and of volumes
+//	network.none   CreateContainerRequest.hermetic
+//	image.volume   CreateContainerRequest.image_volume
+//	image.ref      CreateContainerRequest.image_ref
+//	limits.cpu     CreateContainerRequest.limits.cpu_millis
+//	limits.memory  CreateContainerRequest.limits.memory_bytes
+//	limits.disk    CreateContainerRequest.limits.disk_bytes
+//	limits.pids    CreateContainerRequest.limits.pids
+//	volume.import  CreateVolumeRequest.import
+//	clone.live     CreateVolumeRequest.clone of an open volume
+//	files.read     StatFile, ListFiles, Data.ReadFile
+//	peer.stream    PeerTicket, PeerSend
+//	usage          ContainerUsage
+//
+// These promise more of what is there anyhow:
+//
+//	exit.oom        an exit says out-of-memory, and never signalled, where memory ran out
+//	tar.xattrs      archives keep extended attributes
+//	tar.sparse      archives keep holes
+//	tar.devices     archives keep device nodes
+//	tar.dir-mtimes  archives keep directories' modification times
+//	volatile        all that is made dies with the plugin's process: nothing is left to clean up
+//
+// A name that begins with resource-type: says that image_ref takes that reference. A feature of a plugin's own has a dot in its
+// name; hosts ignore those that they do not know.
+//
+// Every call is checked before it changes anything, in this order. A call with two mistakes of one line may be answered with
+// either.
+//
+//  1. The request by itself: CLASS_INVALID, with the reason that the field names, else spec.
+//  2. The worker: CLASS_NOT_FOUND of a worker.
+//  3. What was asked for and has no feature's name in Status: CLASS_UNSUPPORTED with that feature.
+//  4. What is there. The id of a new thing: CLASS_ALREADY_EXISTS under another token. What the request names:
+//     CLASS_NOT_FOUND with its kind and id. Its state: CLASS_FAILED_PRECONDITION with the reason.
+//
+// What a call on a container is answered with, by the container's state; "process" is what the rules of its process say:
+//
+//	                 not there           creating   ready     gone
+//	CreateContainer  makes it            completes  success   dead
+//	StartProcess     not found           creating   process   dead
+//	ListProcesses    not found           creating   process   the record, else record-lost
+//	FollowProcess    not found           creating   process   the record, else record-lost; dead, if the process is not in it
+//	SignalProcess    not found           creating   process   success if the record has its exit, else dead or record-lost
+//	DestroyContainer success             success    success   success
 //
 // A call's deadline and cancellation bound the call, never the process that it started.
 type WorkerClient interface {
 	// Status tells how the worker is. A server that is away is HEALTH_AWAY with a reason that names it, not an error.
 	Status(ctx context.Context, in *StatusRequest, opts ...grpc.CallOption) (*StatusResponse, error)
-	// CreateVolume makes an open volume. Idempotent by token. After an error there may be a half-made one, which
-	// DestroyVolume removes and which is never listed as open. Cloning what is not sealed is CLASS_FAILED_PRECONDITION with the reason
+	// CreateVolume makes an open volume. Idempotent by token. After an error there may be a half-made one, which DestroyVolume
+	// removes and which is never listed as open. Cloning what is not sealed is CLASS_FAILED_PRECONDITION with the reason
 	// not-sealed, unless the worker has the feature clone.live.
 	CreateVolume(ctx context.Context, in *CreateVolumeRequest, opts ...grpc.CallOption) (*CreateVolumeResponse, error)
-	// SealVolume makes a volume read-only for ever. Idempotent; it may take as long as the content is big. While a process lives in a container that mounts it
-	// writable: CLASS_FAILED_PRECONDITION with the reason in-use.
+	// SealVolume makes a volume read-only for ever. Idempotent; it may take as long as the content is big. While a process lives
+	// in a container that mounts it writable: CLASS_FAILED_PRECONDITION with the reason in-use.
 	SealVolume(ctx context.Context, in *SealVolumeRequest, opts ...grpc.CallOption) (*SealVolumeResponse, error)
 	// ListVolumes gives every volume that matches, in any order, with its labels; not those that a plugin made for its own
 	// use. What lives through the whole call is listed exactly once. Answers may be cut anywhere. Filtering by the label
@@ -89,7 +137,7 @@ type WorkerClient interface {
 	// container is gone and its record cannot be read: CLASS_FAILED_PRECONDITION with the reason record-lost.
 	ListProcesses(ctx context.Context, in *ListProcessesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListProcessesResponse], error)
 	// SignalProcess sends a signal to the leader's process group, KILL to the whole tree; at most once. After the exit it does
-	// nothing. A signal outside HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP is CLASS_INVALID.
+	// nothing. A signal outside HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP is CLASS_INVALID with the reason signal.
 	SignalProcess(ctx context.Context, in *SignalProcessRequest, opts ...grpc.CallOption) (*SignalProcessResponse, error)
 	// ResizeProcess sets the size of a terminal. Needs the feature tty.resize. A process without one is
 	// CLASS_FAILED_PRECONDITION; one that has exited is a success.
@@ -345,18 +393,66 @@ func (c *workerClient) ContainerUsage(ctx context.Context, in *ContainerUsageReq
 // 63 of a-z, 0-9 and "._/-", a value at most 256 bytes.
 //
 // What a worker can do beyond the required has the name of a feature in Status. What is named works; what is not
-// named and asked for is CLASS_UNSUPPORTED, never ignored.
+// named and asked for is CLASS_UNSUPPORTED, never ignored. The features of this version, and what each is needed for:
+//
+//	tty            StartProcessRequest.tty
+//	tty.resize     ResizeProcess
+//	users          StartProcessRequest.user
+//	privileged     privileged, of containers and of volumes
+//	network.none   CreateContainerRequest.hermetic
+//	image.volume   CreateContainerRequest.image_volume
+//	image.ref      CreateContainerRequest.image_ref
+//	limits.cpu     CreateContainerRequest.limits.cpu_millis
+//	limits.memory  CreateContainerRequest.limits.memory_bytes
+//	limits.disk    CreateContainerRequest.limits.disk_bytes
+//	limits.pids    CreateContainerRequest.limits.pids
+//	volume.import  CreateVolumeRequest.import
+//	clone.live     CreateVolumeRequest.clone of an open volume
+//	files.read     StatFile, ListFiles, Data.ReadFile
+//	peer.stream    PeerTicket, PeerSend
+//	usage          ContainerUsage
+//
+// These promise more of what is there anyhow:
+//
+//	exit.oom        an exit says out-of-memory, and never signalled, where memory ran out
+//	tar.xattrs      archives keep extended attributes
+//	tar.sparse      archives keep holes
+//	tar.devices     archives keep device nodes
+//	tar.dir-mtimes  archives keep directories' modification times
+//	volatile        all that is made dies with the plugin's process: nothing is left to clean up
+//
+// A name that begins with resource-type: says that image_ref takes that reference. A feature of a plugin's own has a dot in its
+// name; hosts ignore those that they do not know.
+//
+// Every call is checked before it changes anything, in this order. A call with two mistakes of one line may be answered with
+// either.
+//
+//  1. The request by itself: CLASS_INVALID, with the reason that the field names, else spec.
+//  2. The worker: CLASS_NOT_FOUND of a worker.
+//  3. What was asked for and has no feature's name in Status: CLASS_UNSUPPORTED with that feature.
+//  4. What is there. The id of a new thing: CLASS_ALREADY_EXISTS under another token. What the request names:
+//     CLASS_NOT_FOUND with its kind and id. Its state: CLASS_FAILED_PRECONDITION with the reason.
+//
+// What a call on a container is answered with, by the container's state; "process" is what the rules of its process say:
+//
+//	                 not there           creating   ready     gone
+//	CreateContainer  makes it            completes  success   dead
+//	StartProcess     not found           creating   process   dead
+//	ListProcesses    not found           creating   process   the record, else record-lost
+//	FollowProcess    not found           creating   process   the record, else record-lost; dead, if the process is not in it
+//	SignalProcess    not found           creating   process   success if the record has its exit, else dead or record-lost
+//	DestroyContainer success             success    success   success
 //
 // A call's deadline and cancellation bound the call, never the process that it started.
 type WorkerServer interface {
 	// Status tells how the worker is. A server that is away is HEALTH_AWAY with a reason that names it, not an error.
 	Status(context.Context, *StatusRequest) (*StatusResponse, error)
-	// CreateVolume makes an open volume. Idempotent by token. After an error there may be a half-made one, which
-	// DestroyVolume removes and which is never listed as open. Cloning what is not sealed is CLASS_FAILED_PRECONDITION with the reason
+	// CreateVolume makes an open volume. Idempotent by token. After an error there may be a half-made one, which DestroyVolume
+	// removes and which is never listed as open. Cloning what is not sealed is CLASS_FAILED_PRECONDITION with the reason
 	// not-sealed, unless the worker has the feature clone.live.
 	CreateVolume(context.Context, *CreateVolumeRequest) (*CreateVolumeResponse, error)
-	// SealVolume makes a volume read-only for ever. Idempotent; it may take as long as the content is big. While a process lives in a container that mounts it
-	// writable: CLASS_FAILED_PRECONDITION with the reason in-use.
+	// SealVolume makes a volume read-only for ever. Idempotent; it may take as long as the content is big. While a process lives
+	// in a container that mounts it writable: CLASS_FAILED_PRECONDITION with the reason in-use.
 	SealVolume(context.Context, *SealVolumeRequest) (*SealVolumeResponse, error)
 	// ListVolumes gives every volume that matches, in any order, with its labels; not those that a plugin made for its own
 	// use. What lives through the whole call is listed exactly once. Answers may be cut anywhere. Filtering by the label
@@ -382,7 +478,7 @@ type WorkerServer interface {
 	// container is gone and its record cannot be read: CLASS_FAILED_PRECONDITION with the reason record-lost.
 	ListProcesses(*ListProcessesRequest, grpc.ServerStreamingServer[ListProcessesResponse]) error
 	// SignalProcess sends a signal to the leader's process group, KILL to the whole tree; at most once. After the exit it does
-	// nothing. A signal outside HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP is CLASS_INVALID.
+	// nothing. A signal outside HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP is CLASS_INVALID with the reason signal.
 	SignalProcess(context.Context, *SignalProcessRequest) (*SignalProcessResponse, error)
 	// ResizeProcess sets the size of a terminal. Needs the feature tty.resize. A process without one is
 	// CLASS_FAILED_PRECONDITION; one that has exited is a success.

@@ -1,0 +1,56 @@
+package rpc
+
+import (
+	"encoding/hex"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// TestErrorOnThePage holds the bytes that error.proto shows to authors in other languages against those that are sent.
+func TestErrorOnThePage(t *testing.T) {
+	page, err := os.ReadFile("../proto/slipway/runtime/v1alpha1/error.proto")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown strings.Builder
+	for _, line := range regexp.MustCompile(`(?m)^//   ([0-9a-f]+)$`).FindAllStringSubmatch(string(page), -1) {
+		shown.WriteString(line[1])
+	}
+	sent, err := proto.MarshalOptions{Deterministic: true}.Marshal(status.Convert(toStatus(t.Context(), sdk.NewNotFound(sdk.KindVolume, "v"))).Proto())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := hex.EncodeToString(sent); got != shown.String() {
+		t.Errorf("sent is\n%s", regexp.MustCompile(`.{1,60}`).ReplaceAllString(got, "//   $0\n"))
+	}
+}
+
+// TestNamesOnThePage: every feature and every reason of package sdk stands in the published files, where authors in other languages look for it.
+func TestNamesOnThePage(t *testing.T) {
+	for source, page := range map[string]string{"../feature.go": "worker.proto", "../errors.go": "error.proto"} {
+		code, err := os.ReadFile(source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile("../proto/slipway/runtime/v1alpha1/" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := regexp.MustCompile(`(?m)^\s(?:Feature|Reason)\w+ +(?:Feature|Reason) += "([^"]+)"`).FindAllStringSubmatch(string(code), -1)
+		if len(names) < 20 {
+			t.Fatalf("%s has %d names", source, len(names))
+		}
+		for _, name := range names {
+			if !regexp.MustCompile(`(?m)^ *//.*(^|[ :])` + regexp.QuoteMeta(name[1]) + `([ ,;]|$)`).Match(text) {
+				t.Errorf("%s does not tell of %s", page, name[1])
+			}
+		}
+	}
+}
