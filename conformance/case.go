@@ -47,6 +47,7 @@ type Profile string
 // The profiles.
 const (
 	Core      Profile = "core"      // what every host relies on
+	Wire      Profile = "wire"      // how the program begins, ends and speaks, which a client of the SDK does not show
 	Streaming Profile = "streaming" // archives in and out of volumes
 	Isolation Profile = "isolation" // nothing reaches beyond what it was given
 	Recovery  Profile = "recovery"  // what was begun before a crash
@@ -56,7 +57,9 @@ const (
 )
 
 // Profiles lists the profiles in the order of reports.
-func Profiles() []Profile { return []Profile{Core, Streaming, Isolation, Recovery, Linux, P2P, Stress} }
+func Profiles() []Profile {
+	return []Profile{Core, Wire, Streaming, Isolation, Recovery, Linux, P2P, Stress}
+}
 
 // Usual lists the profiles that a run has where none is named: all but [Stress].
 func Usual() []Profile {
@@ -68,10 +71,11 @@ type Requirement string
 
 // The requirements.
 const (
-	EnvCrash Requirement = "crash" // the target can kill and restart its plugin
-	EnvLocal Requirement = "local" // the plugin runs on this machine: harm done to its files would be seen
-	EnvBare  Requirement = "bare"  // the commands run in containers whose root holds nothing
-	EnvProbe Requirement = "probe" // the commands are the suite's own program, [Probe]
+	EnvCrash   Requirement = "crash"   // the target can kill and restart its plugin
+	EnvLocal   Requirement = "local"   // the plugin runs on this machine: harm done to its files would be seen
+	EnvBare    Requirement = "bare"    // the commands run in containers whose root holds nothing
+	EnvProgram Requirement = "program" // the target is a plugin's program, of which a case can start a process for itself
+	EnvProbe   Requirement = "probe"   // the commands are the suite's own program, [Probe]
 	// EnvProbeLinux is EnvProbe with the program that is built for Linux: real processes, which need nothing in the container.
 	EnvProbeLinux Requirement = "probe-linux"
 )

@@ -12,6 +12,7 @@ import (
 func Cases() []Case {
 	return slices.Concat(
 		identityCases(), retryCases(), listCases(), statusCases(),
+		wireCases(),
 		volumeCases(), archiveCases(), dialectCases(), transferCases(),
 		containerCases(), mountCases(), featureCases(),
 		processCases(), streamCases(), stdinCases(), followCases(), loadCases(),
@@ -34,7 +35,11 @@ func Find(id string) (Case, bool) {
 
 // WriteExplanation writes what a case checks and why it matters.
 func WriteExplanation(w io.Writer, c Case) error {
-	_, err := fmt.Fprintf(w, "%s (%s, %s, rules %v of the contract)\n%s.\n\n%s\n", c.ID, c.Profile, c.Level, c.Rules, c.Title, c.Doc)
+	of := fmt.Sprintf("rules %v of the contract", c.Rules)
+	if len(c.Rules) == 0 {
+		of = "what plugin.proto asks of a program"
+	}
+	_, err := fmt.Fprintf(w, "%s (%s, %s, %s)\n%s.\n\n%s\n", c.ID, c.Profile, c.Level, of, c.Title, c.Doc)
 	if err != nil {
 		return err
 	}
@@ -57,7 +62,8 @@ func WriteCatalogue(w io.Writer) error {
 	cases := Cases()
 	fmt.Fprintf(&b, `# Conformance cases
 
-Generated from the table of cases: `+"`go test ./conformance -run TestCatalogueIsUpToDate -update`"+`. The rules are those of package [sdk](../sdk/doc.go).
+Generated from the table of cases: `+"`go test ./conformance -run TestCatalogueIsUpToDate -update`"+`. The rules are those of package [sdk](../sdk/doc.go); a case
+without one holds a program to [plugin.proto](../sdk/proto/slipway/runtime/v1alpha1/plugin.proto).
 A case's ID never changes its meaning. %d cases. Each passes on a plugin of this repository in every run of its tests (`+"`TestSelf`"+` of package mutant sees to that): on
 the memory runtime, or on real containers.
 `, len(cases))

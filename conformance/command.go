@@ -29,7 +29,7 @@ type Program struct {
 // Command tests a plugin as a host runs it: a process of its own, started for the run and for each case that crashes it, and
 // always ended. What that process keeps to itself alone is not seen from the next one.
 func Command(p Program) Target {
-	return Target{Name: p.Path, Local: true, CanCrash: true, Open: p.open}
+	return Target{Name: p.Path, Local: true, CanCrash: true, Program: &p, Open: p.open}
 }
 
 const (

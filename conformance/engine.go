@@ -124,6 +124,9 @@ func (s *suite) prejudge(ctx context.Context, kase Case) (Status, string) {
 	if slices.Contains(kase.Env, EnvCrash) && !s.target.CanCrash {
 		return EnvMissing, "the target's plugin cannot be killed and restarted"
 	}
+	if slices.Contains(kase.Env, EnvProgram) && s.target.Program == nil {
+		return EnvMissing, "the target is no plugin's program"
+	}
 	if slices.Contains(kase.Env, EnvLocal) && !s.target.Local {
 		return EnvMissing, "the plugin does not run on this machine"
 	}

@@ -43,7 +43,7 @@ func patience() float64 { return 10 * testkit.TimeScale() }
 
 // bareOptions are for the runtime itself: long loops look for its faults. Nothing there can be killed, and no program of Linux's runs.
 func bareOptions() Options {
-	opts := Options{Short: testing.Short(), TimeScale: patience(), Without: []Requirement{EnvCrash, EnvProbe}}
+	opts := Options{Short: testing.Short(), TimeScale: patience(), Without: []Requirement{EnvCrash, EnvProbe, EnvProgram}}
 	if testing.Short() {
 		opts.Skip = []string{"P29-*"} // most of the time, under the race detector; the gate has it on the plugin's process
 	}
@@ -63,7 +63,7 @@ func options(gate []string, without ...Requirement) Options {
 // onTheWire are the cases of the gate for a plugin that is not a part of this process.
 var onTheWire = []string{
 	"D0*", "E0*", "K0*", "W0*", "W1*", "W20*", "W21*", "C01*", "C06*", "C23*", "V0*", "F0*", "F16*", "F17*", "F22*", "F23*", "F24*", "F34*",
-	"P0*", "P12*", "P20*", "P21*", "X01*", "S0*", "S11*", "S15*", "I01*", "I02*", "I07*", "I08*", "I10*", "I17*", "I18*", "I19*", "I20*", "I2[1-47-9]*", "A0[1-8]*", "A1*", "A2*", "Y0*", "Q03*",
+	"P0*", "P12*", "P20*", "P21*", "X01*", "S0*", "S11*", "S15*", "I01*", "I02*", "I07*", "I08*", "I10*", "I17*", "I18*", "I19*", "I20*", "I2[1-47-9]*", "A0[1-8]*", "A1*", "A2*", "Y0*", "J*", "Q03*",
 }
 
 func TestMemoryBare(t *testing.T) {
@@ -71,7 +71,7 @@ func TestMemoryBare(t *testing.T) {
 }
 
 func TestMemoryOverRPC(t *testing.T) {
-	Run(t, memoryTarget(rpctest.Pair(t, bareMemory(t))), options(onTheWire, EnvCrash, EnvProbe))
+	Run(t, memoryTarget(rpctest.Pair(t, bareMemory(t))), options(onTheWire, EnvCrash, EnvProbe, EnvProgram))
 }
 
 // built is where the plugin's program is, once it is asked for.
@@ -118,7 +118,7 @@ func memoryProgram(t *testing.T, path, settings string, zone json.RawMessage) Ta
 }
 
 func TestMemoryProcess(t *testing.T) {
-	some := []string{"P01*", "P20*", "C01*", "V01*", "F01*", "F23*", "I07*", "I18*", "A07*", "S11*", "X01*", "K0[14]*", "P29*", "R0[23]*", "B*"}
+	some := []string{"P01*", "P20*", "C01*", "V01*", "F01*", "F23*", "I07*", "I18*", "A07*", "S11*", "X01*", "K0[14]*", "P29*", "R0[23]*", "B*", "J*"}
 	Run(t, memoryProgram(t, buildMemory(t), `{}`, json.RawMessage(`{"zone":"here"}`)), options(some, EnvProbe))
 }
 

@@ -24,7 +24,7 @@ type Target struct {
 	Local    bool      // the plugin runs on this machine ([EnvLocal])
 	Bare     bool      // Commands need nothing in a container's root ([EnvBare])
 	CanCrash bool      // instances have Crash ([EnvCrash])
-
+	Program  *Program  // the plugin's program ([EnvProgram]); nil: there is none
 }
 
 // probe gives the suite's own program, where there is one.

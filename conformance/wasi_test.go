@@ -13,7 +13,7 @@ func TestMemoryWASI(t *testing.T) {
 	if target.Commands, err = LoadProbe(file); err != nil {
 		t.Fatal(err)
 	}
-	opts := options([]string{"C17*", "I05*", "I06*", "I26*", "P01*", "P06*", "V11*"}, EnvCrash, EnvProbeLinux) // the first ones need the probe
+	opts := options([]string{"C17*", "I05*", "I06*", "I26*", "P01*", "P06*", "V11*"}, EnvCrash, EnvProbeLinux, EnvProgram) // the first ones need the probe
 	opts.Skip = []string{"P22-*"}
 	Run(t, target, opts)
 }

@@ -40,7 +40,8 @@ var layers = map[string][]string{
 	"sdk/volumedir":                        {"sdk", "sdk/shelf", "sdk/volumetar"},
 	"sdk/machine":                          {"sdk", "sdk/shelf", "sdk/shim", "sdk/volumedir"},
 	"sdk/guide":                            {"conformance"}, // in its tests: what it tells is done
-	"conformance":                          {"sdk/...", "host/launch", "internal/printable"},
+	"conformance":                          {"sdk/...", "host/launch", "conformance/internal/wire", "internal/printable"},
+	"conformance/internal/wire":            {"sdk/rpc"}, // for the messages that it knows by name
 	"conformance/...":                      {"sdk/...", "host/launch", "conformance/...", "internal/printable"},
 	"plugins/memory":                       {"sdk/...", "plugins/memory/internal/..."},
 	"plugins/memory/cmd":                   {"sdk/...", "plugins/memory", "plugins/memory/internal/..."},

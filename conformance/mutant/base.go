@@ -82,8 +82,11 @@ const (
 
 // program runs the base behind mutants, one for each worker.
 func (s *standing) program(workers []string) conformance.Target {
-	broken := ByName
-	if s.Peers {
+	return conformance.Command(s.brokenBy(ByName, workers))
+}
+
+func (s *standing) brokenBy(broken string, workers []string) conformance.Program {
+	if s.Peers && broken == ByName {
 		broken = ByNameWithPeers
 		workers = append(workers[:len(workers):len(workers)], Beside)
 	}
@@ -98,7 +101,7 @@ func (s *standing) program(workers []string) conformance.Target {
 		}
 		p.Workers = append(p.Workers, block)
 	}
-	return conformance.Command(p)
+	return p
 }
 
 // target is one worker, broken as its name says. The run gets the process that all share, and each case that asks for an instance of its
@@ -115,10 +118,14 @@ func (s *standing) target(name string) conformance.Target {
 	if own, ok := commands.(conformance.Probe); ok && s.Shell {
 		commands, probe = conformance.Shell{}, own
 	}
+	program := s.brokenBy(ByName, []string{name})
+	if m.wire != nil {
+		program = s.brokenBy(name, []string{name})
+	}
 	var begun atomic.Bool
 	return conformance.Target{
 		Name: name + " on " + s.Name, Worker: name, Peer: Beside, Local: true,
-		Commands: commands, Probe: probe, Bare: s.Bare, CanCrash: s.Outlived,
+		Commands: commands, Probe: probe, Bare: s.Bare, CanCrash: s.Outlived, Program: &program,
 		Open: func(ctx context.Context) (*conformance.Instance, error) {
 			if begun.CompareAndSwap(false, true) && !m.Alone {
 				return &conformance.Instance{Runtime: broken(s.inst.Runtime), Close: func() {}, PID: s.inst.PID}, nil

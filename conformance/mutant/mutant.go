@@ -15,7 +15,7 @@ import (
 type Mutant struct {
 	ID      string   // also fit to be a worker's name
 	Doc     string   // what is wrong, in one sentence
-	Rule    int      // of the contract, that is broken
+	Rule    int      // of the contract, that is broken; zero: none of the rules, but what plugin.proto asks of a program
 	Killers []string // IDs of the cases that must fail on it
 
 	// Near mutants stand on the host's side of the wire, for what this SDK's own wire does not let a plugin do.
@@ -28,6 +28,7 @@ type Mutant struct {
 	Alone bool
 
 	breaks  func(sdk.Worker) sdk.Worker
+	wire    *fault                        // instead of breaks: the program is broken, not its worker
 	runtime func(sdk.Runtime) sdk.Runtime // instead of breaks, only for Near
 }
 
@@ -42,7 +43,7 @@ func groups() [][]Mutant {
 	return [][]Mutant{
 		identityMutants(), retryMutants(), listMutants(), volumeMutants(), archiveMutants(), dialectMutants(), transferMutants(),
 		containerMutants(), mountMutants(), featureMutants(), processMutants(), exitMutants(), outputMutants(), followMutants(), stdinMutants(),
-		isolationMutants(), recoveryMutants(), restartMutants(), linuxMutants(), peerMutants(), stressMutants(),
+		wireMutants(), isolationMutants(), recoveryMutants(), restartMutants(), linuxMutants(), peerMutants(), stressMutants(),
 	}
 }
 

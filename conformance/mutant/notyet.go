@@ -29,7 +29,13 @@ func Check() []string {
 			bad("mutant %q: its id is taken, or none", m.ID)
 		}
 		seen[m.ID] = true
-		if m.Doc == "" || len(m.Killers) == 0 || (m.breaks == nil) == (m.runtime == nil) || m.runtime != nil && !m.Near {
+		ways := 0
+		for _, way := range []bool{m.breaks != nil, m.runtime != nil, m.wire != nil} {
+			if way {
+				ways++
+			}
+		}
+		if m.Doc == "" || len(m.Killers) == 0 || ways != 1 || m.runtime != nil && !m.Near {
 			bad("mutant %q: it needs a doc, killers, and one way to be broken", m.ID)
 		}
 		for i, id := range m.Killers {
@@ -37,7 +43,7 @@ func Check() []string {
 			switch {
 			case !ok:
 				bad("mutant %q: there is no case %s", m.ID, id)
-			case i == 0 && !slices.Contains(c.Rules, m.Rule):
+			case i == 0 && !slices.Contains(c.Rules, m.Rule) && (m.Rule != 0 || len(c.Rules) > 0):
 				bad("mutant %q breaks rule %d, but its first case, %s, is about rules %v", m.ID, m.Rule, id, c.Rules)
 			}
 			killed[id] = true

@@ -23,7 +23,11 @@ func Serve(name string, command []string) error {
 	if len(command) == 0 {
 		return fmt.Errorf("mutant %q: name the program of the plugin that is to be broken", name)
 	}
-	if _, ok := Find(name); !ok && name != None && name != ByName && name != ByNameWithPeers {
+	m, ok := Find(name)
+	if m.wire != nil {
+		return serveWire(*m.wire, command)
+	}
+	if !ok && name != None && name != ByName && name != ByNameWithPeers {
 		return fmt.Errorf("there is no mutant %q", name)
 	}
 	var mu sync.Mutex
@@ -104,7 +108,7 @@ func (r *runtime) Worker(name string) (sdk.Worker, error) {
 		good = &peered{Worker: good, all: r.peers}
 	}
 	w := sdk.Worker(&broken{Worker: good})
-	if m, ok := Find(which); ok && !m.Near {
+	if m, ok := Find(which); ok && !m.Near && m.wire == nil {
 		w = m.breaks(good)
 	}
 	r.workers[name] = w

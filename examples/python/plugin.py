@@ -52,6 +52,13 @@ class PluginService:
 
     def __init__(self):
         self.workers, self.lock = None, threading.Lock()
+        self.watching = set()  # calls of Workers, each an event that ends it
+
+    def end(self):
+        """The calls that never end by themselves would hold up the end of the program."""
+        with self.lock:
+            for ended in self.watching:
+                ended.set()
 
     def Info(self, request, context):
         state = plugin_pb2.Field(name="state", type=plugin_pb2.FIELD_TYPE_STRING, required=True,
@@ -81,8 +88,12 @@ class PluginService:
         infos = [plugin_pb2.WorkerInfo(name=name, platform="linux") for name in self.configured()]
         yield plugin_pb2.WorkersResponse(kind=plugin_pb2.WORKER_EVENT_KIND_SNAPSHOT, workers=infos)
         ended = threading.Event()
+        with self.lock:
+            self.watching.add(ended)
         if context.add_callback(ended.set):
             ended.wait()  # there is never anything new
+        with self.lock:
+            self.watching.discard(ended)
 
     def configured(self):
         if self.workers is None:
@@ -650,8 +661,7 @@ def _handler(implementation, method, log):
         stream if method.server_streaming else unary, request_deserializer=request.FromString, response_serializer=response.SerializeToString)
 
 
-def _services(log):
-    plugin = PluginService()
+def _services(plugin, log):
     implementations = {"Plugin": plugin, "Worker": WorkerService(plugin), "Data": DataService(plugin)}
     for module in (plugin_pb2, worker_pb2, data_pb2):
         file = descriptor_pb2.FileDescriptorProto()
@@ -680,7 +690,8 @@ def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     # A thread for each call: a Follow holds one for as long as its process runs.
-    server = grpc.server(futures.ThreadPoolExecutor(2048), handlers=list(_services(_log)))
+    plugin = PluginService()
+    server = grpc.server(futures.ThreadPoolExecutor(2048), handlers=list(_services(plugin, _log)))
     dir = os.environ.get("PLUGIN_UNIX_SOCKET_DIR") or tempfile.mkdtemp(prefix="slipway-python-")
     path = os.path.join(dir, "plugin.sock")
     server.add_insecure_port("unix:" + path)
@@ -696,7 +707,9 @@ def main():
     threading.Thread(target=watch, daemon=True).start()
     while not stop.wait(3600):
         pass
-    server.stop(5).wait()
+    ending = server.stop(5)
+    plugin.end()
+    ending.wait()
     os._exit(0)  # whoever still runs has had its time
 
 

@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 	rt := newRuntime(t, config(t, servers))
 	target := conformance.InProcess(rt, "here")
 	target.Probe = conformance.LinuxProbe(t)                   // beside busybox
-	without := []conformance.Requirement{conformance.EnvCrash} // which the package ongarden has
+	without := []conformance.Requirement{conformance.EnvCrash, conformance.EnvProgram} // which the package ongarden has
 	options := conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Without: without}
 	if testing.Short() {
 		options.Only = smoke

@@ -31,7 +31,7 @@ func testConformance(t *testing.T, a *nomadtest.Agent) {
 	healthy(ctx, t, n) // then all that it can is known
 	target := conformance.InProcess(rt, n.name)
 	target.Probe = conformance.LinuxProbe(t)                   // beside busybox
-	without := []conformance.Requirement{conformance.EnvCrash} // which testProgram has
+	without := []conformance.Requirement{conformance.EnvCrash, conformance.EnvProgram} // which testProgram has
 	conformance.Run(t, target, conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Without: without, Skip: []string{
 		"I*", "A*", "S*", "X*", "T*", "P*", "L*", "K*", // of processes
 		"C35-*", "W10-*", "W22-*", "W25-*", "W26-*", // many containers at once

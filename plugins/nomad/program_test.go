@@ -27,7 +27,7 @@ func testProgram(t *testing.T, a *nomadtest.Agent) {
 		Launch:  launch.Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))},
 	})
 	target.Worker = "pool/" + a.NodeID()[:8]
-	conformance.Run(t, target, conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Profiles: []conformance.Profile{conformance.Recovery}, Skip: []string{
+	conformance.Run(t, target, conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Profiles: []conformance.Profile{conformance.Recovery, conformance.Wire}, Skip: []string{
 		"R01-*", "R03-*", "R05-*", "R15-*", // weaker than the others, or the same more often
 		"R06-*", "R09-*", "R11-*", "R12-*", "R14-*", // of processes, which the shim keeps: see sdk/shim/internal/onnomad
 	}})

@@ -25,7 +25,7 @@ func TestConformance(t *testing.T) {
 			rt := newRuntime(t, Config{Shim: shim, Keeper: by})
 			target := conformance.InProcess(rt, "here")
 			target.Commands, target.Probe = commands, probe
-			without := []conformance.Requirement{conformance.EnvCrash} // which TestProgram has
+			without := []conformance.Requirement{conformance.EnvCrash, conformance.EnvProgram} // which TestProgram has
 			options := conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Without: without}
 			switch {
 			case by == "serve" && testing.Short():

@@ -47,6 +47,6 @@ func TestProgram(t *testing.T) {
 		Launch:  launch.Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))},
 	})
 	conformance.Run(t, target, conformance.Options{
-		Short: true, TimeScale: 10 * testkit.TimeScale(), Profiles: []conformance.Profile{conformance.Recovery, conformance.Streaming},
+		Short: true, TimeScale: 10 * testkit.TimeScale(), Profiles: []conformance.Profile{conformance.Recovery, conformance.Streaming, conformance.Wire},
 	})
 }

@@ -32,7 +32,7 @@ func TestProgram(t *testing.T) {
 		profiles []conformance.Profile
 		gate     []string // the cases that the gate takes; the soak takes all
 	}{
-		"best":  {"", []conformance.Profile{conformance.Recovery, conformance.Streaming}, []string{"R02-kill-running", "R07-kill-stream", "R18-kill-create"}},
+		"best":  {"", []conformance.Profile{conformance.Recovery, conformance.Streaming, conformance.Wire}, []string{"R02-kill-running", "R07-kill-stream", "R18-kill-create"}},
 		"naive": {"naive", []conformance.Profile{conformance.Streaming}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
