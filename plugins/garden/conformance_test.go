@@ -24,7 +24,7 @@ func TestConformance(t *testing.T) {
 	servers := gardentest.Start(t, gardentest.Options{})
 	rt := newRuntime(t, config(t, servers))
 	target := conformance.InProcess(rt, "here")
-	target.Probe = conformance.LinuxProbe(t)                   // beside busybox
+	target.Probe = conformance.LinuxProbe(t)                                           // beside busybox
 	without := []conformance.Requirement{conformance.EnvCrash, conformance.EnvProgram} // which the package ongarden has
 	options := conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Without: without}
 	if testing.Short() {

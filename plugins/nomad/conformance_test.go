@@ -30,7 +30,7 @@ func testConformance(t *testing.T, a *nomadtest.Agent) {
 	ctx := testkit.Context(t)
 	healthy(ctx, t, n) // then all that it can is known
 	target := conformance.InProcess(rt, n.name)
-	target.Probe = conformance.LinuxProbe(t)                   // beside busybox
+	target.Probe = conformance.LinuxProbe(t)                                           // beside busybox
 	without := []conformance.Requirement{conformance.EnvCrash, conformance.EnvProgram} // which testProgram has
 	conformance.Run(t, target, conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Without: without, Skip: []string{
 		"I*", "A*", "S*", "X*", "T*", "P*", "L*", "K*", // of processes
