@@ -9,6 +9,8 @@ import (
 	"slices"
 	"sync"
 
+	"google.golang.org/grpc/status"
+
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -69,6 +71,9 @@ func (c *C) ContainerID() sdk.ContainerID { return sdk.ContainerID(c.id("c")) }
 
 // ProcessID makes an id that nobody has used.
 func (c *C) ProcessID() sdk.ProcessID { return sdk.ProcessID(c.id("p")) }
+
+// idPrefix begins every id that the suite makes.
+const idPrefix = "cf-"
 
 func (c *C) id(kind string) string {
 	c.mu.Lock()
@@ -257,6 +262,9 @@ func describe(err error) string {
 	}
 	if e.Feature != "" {
 		s += fmt.Sprintf(" (%s)", e.Feature)
+	}
+	if told, ok := status.FromError(e.Cause); ok && e.Cause != nil && e.Reason == "" && len(told.Details()) == 0 {
+		s += " (by its code alone: the status carried no slipway Error)"
 	}
 	return fmt.Sprintf("%s: %v", s, err)
 }

@@ -23,7 +23,7 @@ type Program struct {
 	Plugin  sdk.Block
 	Workers []sdk.Block // at least one
 
-	Launch launch.Options // its zero value is right for use: the plugin gets more time to start, and to answer, than launch gives it
+	Launch launch.Options // its zero value is right for use: the suite has times of its own, and starts a plugin that does not come up once
 }
 
 // Command tests a plugin as a host runs it: a process of its own, started for the run and for each case that crashes it, and
@@ -36,11 +36,12 @@ const (
 	// stopTimeout bounds the end of a plugin's process.
 	stopTimeout = 30 * time.Second
 
-	// These are instead of launch's own: a test may run on a machine that has a lot else to do, and a case has its own time. All follow
-	// [Options.TimeScale].
-	startTimeout     = 45 * time.Second
+	// These are instead of launch's own: a test may run on a machine that has a lot else to do, and a case has its own time; but whoever writes a plugin
+	// wants to know at once that it does not start. All times follow [Options.TimeScale].
+	startTimeout     = 10 * time.Second
 	configureTimeout = 2 * time.Minute
 	healthMisses     = 8
+	startsTried      = 1
 )
 
 // patient gives a plugin the suite's times where the caller has named none. It is asked for what no host asks for.
@@ -48,6 +49,9 @@ func patient(o launch.Options, scale float64) launch.Options {
 	o.Unchecked = true // what a plugin refuses is for it to refuse
 	if o.StartTimeout <= 0 {
 		o.StartTimeout = longer(startTimeout, scale)
+	}
+	if o.OpenAfter <= 0 {
+		o.OpenAfter = startsTried
 	}
 	if o.ConfigureTimeout <= 0 {
 		o.ConfigureTimeout = longer(configureTimeout, scale)

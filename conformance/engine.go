@@ -265,7 +265,7 @@ func (s *suite) newC(kase Case, attempt int) *C {
 		Status: s.status, Commands: s.target.Commands, Short: s.opts.Short,
 		Rand:  rand.New(rand.NewPCG(s.opts.Seed, h.Sum64())),
 		suite: s, kase: kase, main: s.main,
-		prefix: fmt.Sprintf("cf-%s-%s-%d", s.id, short(kase.ID), attempt),
+		prefix: fmt.Sprintf("%s%s-%s-%d", idPrefix, s.id, short(kase.ID), attempt),
 	}
 	c.W = guard{c: c, on: s.main}
 	if s.target.byProbe(kase) {

@@ -369,6 +369,11 @@ func TestReports(t *testing.T) {
 	sum := execute(t, &fake{}, Options{Only: []string{"a*"}},
 		probe("a-pass", func(_ context.Context, c *C) { c.Logf("a line") }),
 		probe("a-fail", func(_ context.Context, c *C) { c.Errorf("it matters", "<wrong> & \"worse\"") }),
+		probe("a-like", func(_ context.Context, c *C) { c.Errorf("it matters", "volume %q is wrong", c.VolumeID()) }),
+		probe("a-like-it", func(_ context.Context, c *C) {
+			c.VolumeID()
+			c.Errorf("it matters", "volume %q is wrong", c.VolumeID())
+		}),
 		probe("a-broken", func(context.Context, *C) { panic("oh") }),
 		probe("a-blind", func(_ context.Context, c *C) { c.NotObservable("dark") }),
 		probe("b", func(context.Context, *C) {}))
@@ -377,7 +382,8 @@ func TestReports(t *testing.T) {
 	if err := WriteText(&text, sum, TextOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"FAIL core/a-fail", "it matters", "ERROR core/a-broken", "not-observable core/a-blind", "core     not"} {
+	for _, want := range []string{"FAIL core/a-fail", "it matters", "ERROR core/a-broken", "not-observable core/a-blind", "core     not",
+		"    1 more cases have seen the same: core/a-like"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, text.String())
 		}
@@ -403,8 +409,8 @@ func TestReports(t *testing.T) {
 	if err := xml.Unmarshal([]byte(junit.String()), &suites); err != nil {
 		t.Fatal(err)
 	}
-	if suites.Tests != 6 || suites.Failures != 1 || suites.Errors != 1 || suites.Skipped != 2 {
-		t.Errorf("%d tests, %d failures, %d errors, %d skipped; want 6, 1, 1, 2", suites.Tests, suites.Failures, suites.Errors, suites.Skipped)
+	if suites.Tests != 8 || suites.Failures != 3 || suites.Errors != 1 || suites.Skipped != 2 {
+		t.Errorf("%d tests, %d failures, %d errors, %d skipped; want 8, 3, 1, 2", suites.Tests, suites.Failures, suites.Errors, suites.Skipped)
 	}
 	if f := suites.Suites[0].Cases[1].Failure; f == nil || !strings.Contains(f.Text, `<wrong> & "worse"`) {
 		t.Errorf("the failure's element is %+v", f)

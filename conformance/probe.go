@@ -135,7 +135,7 @@ func (s *suite) bring(ctx context.Context, on *slot) error {
 			return err
 		}
 	}
-	id := sdk.VolumeID(fmt.Sprintf("cf-%s-probe-%d", s.id, s.probes.Add(1)))
+	id := sdk.VolumeID(fmt.Sprintf("%s%s-probe-%d", idPrefix, s.id, s.probes.Add(1)))
 	on.setProbe(id)
 	spec := sdk.VolumeSpec{ID: id, Token: sdk.NewToken(), Labels: map[string]string{sdk.LabelInstallation: s.installation()}}
 	if err := w.CreateVolume(ctx, spec); err != nil {

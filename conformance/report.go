@@ -5,6 +5,7 @@ import (
 	"encoding/xml"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -19,12 +20,22 @@ type TextOptions struct {
 	Again func(id string) string
 }
 
-// WriteText writes a report for people: what did not pass and why, then a table of profiles.
+// WriteText writes a report for people: what did not pass and why, then a table of profiles. Cases that failed alike are told once.
 func WriteText(w io.Writer, s Summary, opts TextOptions) error {
 	var b strings.Builder
 	if !opts.Brief {
+		alike := make(map[string][]string)
 		for _, r := range s.Results {
-			writeResult(&b, r, opts.Again)
+			if r.Status == Fail {
+				alike[likeness(r)] = append(alike[likeness(r)], r.Name())
+			}
+		}
+		for _, r := range s.Results {
+			if r.Status != Fail {
+				writeResult(&b, r, nil, opts.Again)
+			} else if names := alike[likeness(r)]; names[0] == r.Name() {
+				writeResult(&b, r, names[1:], opts.Again)
+			}
 		}
 	}
 	if !opts.Brief {
@@ -58,7 +69,12 @@ func WriteText(w io.Writer, s Summary, opts TextOptions) error {
 	return err
 }
 
-func writeResult(b *strings.Builder, r Result, again func(string) string) {
+// likeness is equal for cases that have seen the same, but for the ids that each has for itself.
+func likeness(r Result) string { return ownIDs.ReplaceAllString(failureText(r), "") }
+
+var ownIDs = regexp.MustCompile(`\b` + idPrefix + `[a-z0-9-]+`)
+
+func writeResult(b *strings.Builder, r Result, alike []string, again func(string) string) {
 	switch r.Status {
 	case Pass, Skipped:
 		return
@@ -70,8 +86,14 @@ func writeResult(b *strings.Builder, r Result, again func(string) string) {
 	if r.Note != "" {
 		fmt.Fprintf(b, "    %s\n", indent(r.Note))
 	}
-	for _, f := range r.Failures {
-		fmt.Fprintf(b, "    %s\n      %s%s\n", indent(f.What), f.rule(), indent(f.Why))
+	for i, f := range r.Failures {
+		fmt.Fprintf(b, "    %s\n", indent(f.What))
+		if i+1 == len(r.Failures) || r.Failures[i+1].Why != f.Why || r.Failures[i+1].Rule != f.Rule {
+			fmt.Fprintf(b, "      %s%s\n", f.rule(), indent(f.Why))
+		}
+	}
+	if len(alike) > 0 {
+		fmt.Fprintf(b, "    %d more cases have seen the same: %s\n", len(alike), strings.Join(alike, ", "))
 	}
 	if again != nil && (r.Status == Fail || r.Status == Error) {
 		fmt.Fprintf(b, "    again: %s\n", again(r.ID))

@@ -59,7 +59,7 @@ func openSuite(ctx context.Context, target Target, opts Options) (*suite, error)
 	if err == nil {
 		return s, nil
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil { // else it says by itself what took too long
 		err = fmt.Errorf("it does not answer in time; look into its log for what it waits for: %w", err)
 	}
 	err = fmt.Errorf("conformance: %s: %w", target.Name, err)

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -51,6 +55,21 @@ func TestWants(t *testing.T) {
 					t.Errorf("taken: %v, and the case has failed: %v", is, c.Failed())
 				}
 			})
+		}
+	}
+}
+
+// TestDescribeTellsBareCodes: what a plugin's library said by its code alone has a class, but its author wants to know why the rest is not there.
+func TestDescribeTellsBareCodes(t *testing.T) {
+	bare := "the status carried no slipway Error"
+	for err, told := range map[error]bool{
+		&sdk.Error{Class: sdk.NotFound, Message: "x", Cause: status.Error(codes.NotFound, "x")}:                                     true,
+		&sdk.Error{Class: sdk.NotFound, Message: "x"}:                                                                               false,
+		&sdk.Error{Class: sdk.Unavailable, Reason: sdk.ReasonPluginGone, Message: "x", Cause: status.Error(codes.Unavailable, "x")}: false,
+		sdk.NewInternal(errors.New("y"), "x"):                                                                                       false,
+	} {
+		if got := describe(err); strings.Contains(got, bare) != told {
+			t.Errorf("%#v is %q", err, got)
 		}
 	}
 }

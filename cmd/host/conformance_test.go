@@ -274,6 +274,7 @@ func TestConformanceOfBadPlugins(t *testing.T) {
 	p.buildBad()
 	p.must(os.WriteFile(filepath.Join(p.work, "text"), []byte("no program"), 0o755))
 	p.must(os.WriteFile(filepath.Join(p.work, "plain"), []byte("no program"), 0o644))
+	p.must(os.WriteFile(filepath.Join(p.work, "traceback"), []byte("#!/bin/sh\necho started >>starts\necho ImportError: no module named grpc >&2\nexit 3\n"), 0o755))
 	const never = "1h"
 	for _, tt := range []struct {
 		plugin []string
@@ -284,8 +285,9 @@ func TestConformanceOfBadPlugins(t *testing.T) {
 		{[]string{"./plain"}, []string{"plain"}, never},
 		{[]string{"./text"}, []string{"text"}, never},
 		{[]string{"/bin/false"}, []string{"/bin/false"}, never},
+		{[]string{"./traceback"}, []string{"exit code 3", "no module named grpc"}, never},
 		{[]string{bad, "--", "silent"}, []string{bad, "does not answer in time", "starting"}, "3s"},
-		{[]string{bad, "--", "garbage"}, []string{bad, "Welcome to my plugin"}, never},
+		{[]string{bad, "--", "garbage"}, []string{bad, "Welcome to my plugin", `want "1|1|unix|PATH|grpc|"`}, never},
 		{[]string{bad, "--", "protocol"}, []string{bad, "99"}, never},
 		{[]string{bad, "--", "hang"}, []string{bad, "does not answer in time", "asking for its status"}, testkit.Scale(30 * time.Second).String()},
 	} {
@@ -300,6 +302,11 @@ func TestConformanceOfBadPlugins(t *testing.T) {
 			}
 			args := append([]string{"conformance", "run", "--budget", tt.budget, "--time-scale", scale}, tt.plugin...)
 			p.run(args...).wants(codeHarness).says(tt.says...)
+			if tt.plugin[0] == "./traceback" {
+				if starts := p.read("starts"); starts != "started\n" { // whoever writes a plugin waits for that
+					t.Errorf("it was started %d times", strings.Count(starts, "started"))
+				}
+			}
 		})
 	}
 	for mode, tt := range map[string]struct {

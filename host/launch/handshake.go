@@ -134,8 +134,8 @@ func checkLine(line []byte) *Error {
 	core, err := strconv.Atoi(fields[0])
 	if len(fields) < 4 || err != nil {
 		return &Error{Reason: ReasonHandshake, Message: fmt.Sprintf(
-			"the first line on its stdout is no handshake of a plugin: %s; is it a Slipway plugin, and does nothing in it print before it serves?",
-			quoted(line))}
+			"the first line on its stdout is no handshake of a plugin: %s, want \"%d|%d|unix|PATH|grpc|\"; is it a Slipway plugin, and does nothing in it print before it serves?",
+			quoted(line), plugin.CoreProtocolVersion, rpc.Handshake().ProtocolVersion)}
 	}
 	if core != plugin.CoreProtocolVersion {
 		return &Error{Reason: ReasonVersion, Message: fmt.Sprintf(
