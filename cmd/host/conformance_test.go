@@ -177,7 +177,7 @@ func TestConformanceFails(t *testing.T) {
 	p.run("conformance", "run", good, "--only", "P01-*", "--plugin-settings", "bad.json").wants(codeSuiteUsage).says("shel")
 	p.run("conformance", "run", good, "--plugin-settings", "list.json").wants(codeSuiteUsage).says("list.json")
 	p.run("conformance", "run", good, "--plugin-settings", "none.json").wants(codeSuiteUsage).says("none.json")
-	p.run("conformance", "run", good, "--profile", "corn").wants(codeSuiteUsage).says("core, streaming")
+	p.run("conformance", "run", good, "--profile", "corn").wants(codeSuiteUsage).says("core, wire, streaming")
 	p.run("conformance", "run", good, "--only", "Q99-*").wants(codeSuiteUsage).says("no case has such an id")
 	p.run("conformance", "run", good, "--probe", "linux/mips").wants(codeSuiteUsage).says("linux/mips", "linux/amd64")
 	p.run("conformance", "run", good, "--shell").wants(codeSuiteUsage).says("--probe")
