@@ -14,7 +14,7 @@ func Cases() []Case {
 		identityCases(), retryCases(), listCases(), statusCases(),
 		wireCases(),
 		volumeCases(), archiveCases(), dialectCases(), transferCases(),
-		containerCases(), mountCases(), featureCases(),
+		containerCases(), mountCases(), featureCases(), namedCases(),
 		processCases(), streamCases(), stdinCases(), followCases(), loadCases(),
 		linuxCases(), terminalCases(), userCases(), limitCases(),
 		probeCases(),

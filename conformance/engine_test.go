@@ -463,3 +463,23 @@ func TestDroppedCasesHaveReasons(t *testing.T) {
 		}
 	}
 }
+
+// TestUntested: what a worker names and nobody has tried is told as such, and is no pass.
+func TestUntested(t *testing.T) {
+	named := probe("a-named", func(context.Context, *C) {})
+	named.Needs = []sdk.Feature{sdk.FeatureTTY}
+	blind := probe("b-blind", func(_ context.Context, c *C) { c.NotObservable("dark") })
+	blind.Needs = []sdk.Feature{sdk.FeatureUsers}
+	rt := &fake{features: []sdk.Feature{sdk.FeatureTTY, sdk.FeatureUsers, sdk.FeatureVolatile, sdk.ResourceTypePrefix + "git"}}
+	sum := execute(t, rt, Options{}, named, blind)
+	if d := cmp.Diff([]sdk.Feature{sdk.FeatureUsers, sdk.FeatureVolatile}, sum.Untested); d != "" {
+		t.Error(d)
+	}
+	var b strings.Builder
+	if err := WriteText(&b, sum, TextOptions{Brief: true}); err != nil || !strings.Contains(b.String(), "named by the worker, and not tested: users, volatile\n") {
+		t.Errorf("%v; the report is\n%s", err, b.String())
+	}
+	if sum := execute(t, rt, Options{Only: []string{"a*"}}, named, blind); len(sum.Untested) > 0 {
+		t.Errorf("of a run that the user made smaller: %v", sum.Untested)
+	}
+}

@@ -64,6 +64,13 @@ func WriteText(w io.Writer, s Summary, opts TextOptions) error {
 		fmt.Fprintf(tw, "\t%d\n", p.Warnings)
 	}
 	tw.Flush() // into memory
+	if len(s.Untested) > 0 {
+		var names []string
+		for _, f := range s.Untested {
+			names = append(names, printable.Message(string(f)))
+		}
+		fmt.Fprintf(&b, "\nnamed by the worker, and not tested: %s\n", strings.Join(names, ", "))
+	}
 	fmt.Fprintf(&b, "\n%s, worker %q, contract %s, %.1f s, seed %d\n", s.Target, s.Worker, s.SDK, s.Seconds, s.Seed)
 	_, err := io.WriteString(w, b.String())
 	return err

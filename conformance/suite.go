@@ -178,10 +178,36 @@ func (s *suite) summary(results []Result) Summary {
 		Asked: s.opts.asked(), Target: s.target.Name, Worker: s.name, SDK: sdk.Version, Features: s.status.Features, Seed: s.opts.Seed,
 		Started: s.started, Seconds: time.Since(s.started).Seconds(),
 	}, results)
+	sum.Untested = s.untested(results)
 	if sum.Counts[Fail]+sum.Counts[Error] > 0 && s.inst.Said != nil {
 		sum.Said = lastLines(s.inst.Said())
 	}
 	return sum
+}
+
+// untested gives the features that the worker names and that nothing was tried with.
+func (s *suite) untested(results []Result) []sdk.Feature {
+	if len(s.opts.Only)+len(s.opts.Skip) > 0 || slices.ContainsFunc(Usual(), func(p Profile) bool { return !slices.Contains(s.opts.asked(), p) }) {
+		return nil // the user left out some of the cases
+	}
+	tried := make(map[sdk.Feature]bool)
+	if s.target.Image.Ref != "" {
+		tried[sdk.FeatureImageRef] = true // every container has it
+	}
+	needs := make(map[string][]sdk.Feature)
+	for _, kase := range s.opts.Cases {
+		needs[kase.ID] = kase.Needs
+	}
+	for _, r := range results {
+		if r.Status == Pass || r.Status == Fail || r.Status == ExpectedFailure {
+			for _, f := range needs[r.ID] {
+				tried[f] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(s.status.Features), func(f sdk.Feature) bool {
+		return tried[f] || strings.HasPrefix(string(f), sdk.ResourceTypePrefix)
+	})
 }
 
 // saidLines is how many lines of a plugin's a report shows: the end of a traceback of most languages.

@@ -21,8 +21,9 @@ type Summary struct {
 	Command  []string         `json:"command,omitempty"` // arguments of "slipway conformance run" that do it again, without the values of variables
 	Profiles []ProfileSummary `json:"profiles"`          // in the order of Profiles; those without cases are left out
 	Counts   map[Status]int   `json:"counts"`
-	Results  []Result         `json:"results"`        // in the order of the cases
-	Said     []string         `json:"said,omitempty"` // the last lines that the plugin wrote to stderr, where something failed
+	Results  []Result         `json:"results"`            // in the order of the cases
+	Untested []sdk.Feature    `json:"untested,omitempty"` // features that the worker names and that no case has tried, in a run of which no cases were left out
+	Said     []string         `json:"said,omitempty"`     // the last lines that the plugin wrote to stderr, where something failed
 }
 
 // ProfileSummary is what came of one profile.

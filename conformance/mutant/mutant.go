@@ -42,7 +42,7 @@ func All() []Mutant { return slices.Concat(groups()...) }
 func groups() [][]Mutant {
 	return [][]Mutant{
 		identityMutants(), retryMutants(), listMutants(), volumeMutants(), archiveMutants(), dialectMutants(), transferMutants(),
-		containerMutants(), mountMutants(), featureMutants(), processMutants(), exitMutants(), outputMutants(), followMutants(), stdinMutants(),
+		containerMutants(), mountMutants(), featureMutants(), namedMutants(), processMutants(), exitMutants(), outputMutants(), followMutants(), stdinMutants(),
 		wireMutants(), isolationMutants(), recoveryMutants(), restartMutants(), linuxMutants(), peerMutants(), stressMutants(),
 	}
 }

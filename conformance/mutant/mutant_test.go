@@ -103,7 +103,7 @@ var smoke = []string{
 	"already-exists-missing", "failure-remembered", "label-lost", "clone-shares", "links-made-safe", "first-entry-counts", "bad-archive-accepted",
 	"read-only-ignored", "volumes-die-too", "offset-ignored", "cancel-ignored", "double-start", "hup-is-term", "killed-is-zero", "late-byte",
 	"from-ignored", "exit-ends", "lines-only", "stdin-cut", "path-ignored", "writes-through-links", "zero-after-crash", "old-exits-lost", "tty-forgotten",
-	"ticket-kept", "hundred-exits", "stdin-unheard", "ends-with-exit",
+	"ticket-kept", "hundred-exits", "stdin-unheard", "ends-with-exit", "privilege-dropped",
 }
 
 // TestSmoke: the gate leaves out no kind of fault.
