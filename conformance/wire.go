@@ -182,7 +182,7 @@ func (w *wired) conn(method string) *wire.Conn {
 func (w *wired) wants(err error, class, reason, why, what string, args ...any) {
 	codes := map[string]string{"CLASS_NOT_FOUND": "NotFound", "CLASS_INVALID": "InvalidArgument", "CLASS_FAILED_PRECONDITION": "FailedPrecondition", "CLASS_INTERNAL": "Internal"}
 	detail := wire.Detail(err)
-	if err != nil && status.Code(err).String() == codes[class] && detail.Text("class") == class && (reason == "" || detail.Text("reason") == reason) {
+	if err != nil && status.Code(err).String() == codes[class] && detail.Text("error_class") == class && (reason == "" || detail.Text("reason") == reason) {
 		return
 	}
 	want := class
@@ -202,7 +202,7 @@ func tell(err error) string {
 	if detail == nil {
 		return fmt.Sprintf("the status %v without a slipway Error in its details: %.300s", s.Code(), s.Message())
 	}
-	text := fmt.Sprintf("the status %v with %s", s.Code(), detail.Text("class"))
+	text := fmt.Sprintf("the status %v with %s", s.Code(), detail.Text("error_class"))
 	if reason := detail.Text("reason"); reason != "" {
 		text += " (" + reason + ")"
 	}
@@ -255,7 +255,7 @@ func (w *wired) start(ctx context.Context, container string, cmd Cmd, stdin bool
 // follow begins to follow a process from a position on.
 func (w *wired) follow(ctx context.Context, container, process string, from int64, stdin bool) *wire.Stream {
 	return w.stream(ctx, "Data/FollowProcess", wire.Message{"header": wire.Message{
-		"worker": w.worker, "container": container, "process": process, "from": from, "stdin": stdin}})
+		"worker": w.worker, "container": container, "process": process, "position": from, "stdin": stdin}})
 }
 
 // output receives frames of a follower until enough says so, or the call ends, which is a failure. It gives all output and the position after it.

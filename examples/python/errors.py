@@ -32,7 +32,7 @@ class Fault(Exception):
         """Ends a call with this error: the gRPC code, and as its one detail a slipway.runtime.v1alpha1.Error."""
         enum, code = CODES[self.cls]
         detail = any_pb2.Any()
-        detail.Pack(error_pb2.Error(**{"class": enum}, message=self.message, **self.fields))
+        detail.Pack(error_pb2.Error(error_class=enum, message=self.message, **self.fields))
         # The metadata holds a google.rpc.Status: 1 the code, 2 the message, 3 the details. It is put together by hand, for its
         # Python module is in none of Debian's packages.
         status = b"\x08" + bytes([code.value[0]]) + _field(2, self.message.encode()) + _field(3, detail.SerializeToString())

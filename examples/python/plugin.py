@@ -124,11 +124,11 @@ class WorkerService:
         check_new("volume", request)
         if request.clone:
             check_id("volume", request.clone)
-        if request.clone and getattr(request, "import"):
+        if request.clone and request.import_path:
             raise invalid("spec", f'volume "{request.id}" has two sources')
         if not 0 <= min(request.uid, request.gid) <= max(request.uid, request.gid) < 2**32 - 1:
             raise invalid("spec", f'volume "{request.id}": its owner must be numbers from 0 to 4294967294')
-        if getattr(request, "import"):
+        if request.import_path:
             raise unsupported("volume.import")
         if request.privileged:
             raise unsupported("privileged")
@@ -343,7 +343,7 @@ class DataService:
             return
         with _connect(s, head.container) as conn:
             with contextlib.suppress(OSError):  # whether the keeper is gone is told by receiving
-                conn.send({"op": "follow", "id": head.process, "from": getattr(head, "from"), "stdin": head.stdin})
+                conn.send({"op": "follow", "id": head.process, "from": head.position, "stdin": head.stdin})
             context.add_callback(conn.hang_up)  # the call's end, by whomever
             up = threading.Thread(target=_relay_up, args=(requests, conn), daemon=True)
             up.start()
@@ -610,7 +610,7 @@ def _remains_of(s, head):
         raise errors.not_found("process", head.process)
     record = os.open(s.at("containers", head.container, "record"), os.O_RDONLY | os.O_DIRECTORY)
     try:
-        j, start = Journal(record, head.process), getattr(head, "from")
+        j, start = Journal(record, head.process), head.position
         if not 0 <= start <= j.end:
             raise invalid("spec", f'process "{head.process}": position {start} is not one of its journal, which ends at {j.end}')
         if start < j.acked:

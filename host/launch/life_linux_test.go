@@ -385,6 +385,20 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestRestartOfAnOpenCircuit: whoever has restarted a plugin gets its next session, however soon the restart comes after the end that has opened the circuit.
+func TestRestartOfAnOpenCircuit(t *testing.T) {
+	p, _ := launch(t, nil, func(_ *Spec, o *Options) { o.OpenAfter, o.OpenFor = 1, time.Hour })
+	for range testkit.Times(10, 200) {
+		s := session(t, p)
+		if err := unix.Kill(p.State().PID, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		<-s.Gone
+		p.Restart()
+	}
+	session(t, p)
+}
+
 func TestAPanicIsReported(t *testing.T) {
 	flag := filepath.Join(t.TempDir(), "flag")
 	p, l := launch(t, []string{"exit-if=" + flag, "panic"}, func(_ *Spec, o *Options) { o.OpenAfter = 1 })

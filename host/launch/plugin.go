@@ -150,6 +150,11 @@ func (p *Plugin) Restart() {
 	case p.kick <- struct{}{}:
 	default: // one is asked for already
 	}
+	p.update(func(r *Report) {
+		if r.State == StateOpen { // no more: a session is coming
+			r.State, r.RetryAt = StateBackoff, time.Now()
+		}
+	})
 }
 
 // Stop ends the plugin and waits until no process, socket or goroutine of it is left: the end of stdin, then SIGTERM, then

@@ -43,7 +43,7 @@ func (p *Plugin) ended(failure *Error, b *breaker) {
 	wait, open := b.exit(time.Now(), failure.final())
 	p.update(func(r *Report) {
 		r.State, r.PID, r.Err, r.RetryAt = StateBackoff, 0, failure, time.Now().Add(wait)
-		if open {
+		if open && len(p.kick) == 0 { // else Restart came first: a session is coming
 			r.State = StateOpen
 		}
 		if failure.Path != "" {

@@ -60,13 +60,13 @@ func statusOf(e *sdk.Error, message string) error {
 		}
 	}
 	detail := &pb.Error{
-		Class:    enum,
-		Kind:     text(string(e.Kind)),
-		Id:       shorten(e.ID),
-		Reason:   text(string(e.Reason)),
-		Feature:  text(string(e.Feature)),
-		Position: int64(e.Position),
-		Message:  shorten(message),
+		ErrorClass: enum,
+		Kind:       text(string(e.Kind)),
+		Id:         shorten(e.ID),
+		Reason:     text(string(e.Reason)),
+		Feature:    text(string(e.Feature)),
+		Position:   int64(e.Position),
+		Message:    shorten(message),
 	}
 	if e.RetryAfter > 0 {
 		detail.RetryAfter = durationpb.New(e.RetryAfter)
@@ -107,7 +107,7 @@ func detailOf(s *status.Status) *sdk.Error {
 func fromDetail(e *pb.Error) *sdk.Error {
 	class := sdk.Internal
 	for _, c := range classes() {
-		if c.enum == e.Class {
+		if c.enum == e.ErrorClass {
 			class = c.class
 		}
 	}

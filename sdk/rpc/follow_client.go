@@ -20,7 +20,7 @@ const stdinChunk = 64 << 10
 // go on meanwhile.
 func (w *worker) FollowProcess(ctx context.Context, container sdk.ContainerID, process sdk.ProcessID, from sdk.Position, follow sdk.Follow) error {
 	header := &pb.FollowProcessRequest{Frame: &pb.FollowProcessRequest_Header{Header: &pb.FollowHeader{Worker: w.name,
-		Container: string(container), Process: string(process), From: int64(from), Stdin: follow.Stdin != nil}}}
+		Container: string(container), Process: string(process), Position: int64(from), Stdin: follow.Stdin != nil}}}
 	callCtx, end := w.c.call(ctx)
 	defer end()
 	stream, err := w.c.data.FollowProcess(callCtx)

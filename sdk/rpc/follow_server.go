@@ -35,8 +35,8 @@ func (s *server) FollowProcess(stream followServer) error {
 	if err := checkProcess(h.Container, h.Process); err != nil {
 		return err
 	}
-	if h.From < 0 {
-		return sdk.NewInvalid(sdk.ReasonSpec, "FollowProcess: position %d is negative", h.From)
+	if h.Position < 0 {
+		return sdk.NewInvalid(sdk.ReasonSpec, "FollowProcess: position %d is negative", h.Position)
 	}
 	w, release, err := s.worker(h.Worker)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *server) FollowProcess(stream followServer) error {
 	ctx, breach := context.WithCancelCause(ctx)
 	defer breach(nil)
 
-	f := &followedBy{acks: newAcks(sdk.Position(h.From))}
+	f := &followedBy{acks: newAcks(sdk.Position(h.Position))}
 	if h.Stdin {
 		f.stdin = newStdinBuffer()
 	}
@@ -67,7 +67,7 @@ func (s *server) FollowProcess(stream followServer) error {
 		f.endStdin(errLateRead())
 	}()
 
-	err = w.FollowProcess(ctx, sdk.ContainerID(h.Container), sdk.ProcessID(h.Process), sdk.Position(h.From), f.follow(out))
+	err = w.FollowProcess(ctx, sdk.ContainerID(h.Container), sdk.ProcessID(h.Process), sdk.Position(h.Position), f.follow(out))
 	if cause := context.Cause(ctx); sdk.ClassOf(cause) != "" {
 		return cause // the follower broke the protocol
 	}

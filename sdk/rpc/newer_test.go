@@ -49,7 +49,7 @@ func TestTokensUnderANewerProto(t *testing.T) {
 		}
 	}
 	err := create("another")
-	if got := detail(t, err); got.Class != pb.Class_CLASS_ALREADY_EXISTS || got.Id != "c" {
+	if got := detail(t, err); got.ErrorClass != pb.Class_CLASS_ALREADY_EXISTS || got.Id != "c" {
 		t.Errorf("got %v", err)
 	}
 }
@@ -86,7 +86,7 @@ func (newerServer) CreateContainer(_ *pb.CreateContainerRequest, stream grpc.Ser
 }
 
 func (newerServer) SealVolume(context.Context, *pb.SealVolumeRequest) (*pb.SealVolumeResponse, error) {
-	s, err := status.New(codes.FailedPrecondition, "not now").WithDetails(newer(&pb.Error{Class: pb.Class_CLASS_FAILED_PRECONDITION, Reason: "reason-of-tomorrow"}))
+	s, err := status.New(codes.FailedPrecondition, "not now").WithDetails(newer(&pb.Error{ErrorClass: pb.Class_CLASS_FAILED_PRECONDITION, Reason: "reason-of-tomorrow"}))
 	if err != nil {
 		return nil, err
 	}

@@ -4,11 +4,14 @@ import (
 	"encoding/hex"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/reflect/protoregistry"
 
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -53,4 +56,25 @@ func TestNamesOnThePage(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestNamesAreNoKeywords: what is a keyword of Python cannot be written there as a field's name, and generated code of other languages calls it something else.
+func TestNamesAreNoKeywords(t *testing.T) {
+	keywords := strings.Fields("and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield")
+	protoregistry.GlobalFiles.RangeFilesByPackage("slipway.runtime.v1alpha1", func(f protoreflect.FileDescriptor) bool {
+		var look func(protoreflect.MessageDescriptors)
+		look = func(messages protoreflect.MessageDescriptors) {
+			for i := range messages.Len() {
+				fields := messages.Get(i).Fields()
+				for j := range fields.Len() {
+					if name := fields.Get(j); slices.Contains(keywords, string(name.Name())) {
+						t.Errorf("%s is a keyword", name.FullName())
+					}
+				}
+				look(messages.Get(i).Messages())
+			}
+		}
+		look(f.Messages())
+		return true
+	})
 }

@@ -64,7 +64,7 @@ func TestWordsOfErrorsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	long := strings.Repeat("x", 20<<10)
-	detailed, err := status.New(codes.NotFound, "short").WithDetails(&pb.Error{Class: pb.Class_CLASS_NOT_FOUND, Kind: long, Reason: "because", Message: long})
+	detailed, err := status.New(codes.NotFound, "short").WithDetails(&pb.Error{ErrorClass: pb.Class_CLASS_NOT_FOUND, Kind: long, Reason: "because", Message: long})
 	if err != nil {
 		t.Fatal(err)
 	}

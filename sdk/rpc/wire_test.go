@@ -121,7 +121,7 @@ func TestStreamInThatIsNotWhole(t *testing.T) {
 				}
 				return
 			}
-			if got := detail(t, err).Class; got != c.want {
+			if got := detail(t, err).ErrorClass; got != c.want {
 				t.Errorf("got %v: %v", got, err)
 			}
 		})
@@ -271,7 +271,7 @@ func TestServerChecksIdsAndSpecs(t *testing.T) {
 		"FollowProcess": func() error {
 			s, err := d.FollowProcess(ctx)
 			if err == nil {
-				err = s.Send(&pb.FollowProcessRequest{Frame: &pb.FollowProcessRequest_Header{Header: &pb.FollowHeader{Container: "c", Process: "p", From: -1}}})
+				err = s.Send(&pb.FollowProcessRequest{Frame: &pb.FollowProcessRequest_Header{Header: &pb.FollowHeader{Container: "c", Process: "p", Position: -1}}})
 			}
 			return discard(s, &pb.FollowProcessResponse{}, err)
 		},
@@ -281,7 +281,7 @@ func TestServerChecksIdsAndSpecs(t *testing.T) {
 			t.Errorf("%s: got %v", name, err)
 			continue
 		}
-		if got := detail(t, err); got.Class != pb.Class_CLASS_INVALID || got.Reason == "" {
+		if got := detail(t, err); got.ErrorClass != pb.Class_CLASS_INVALID || got.Reason == "" {
 			t.Errorf("%s: got %v", name, got)
 		}
 	}

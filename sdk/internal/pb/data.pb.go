@@ -831,7 +831,7 @@ type FollowHeader struct {
 	Process   string                 `protobuf:"bytes,3,opt,name=process,proto3" json:"process,omitempty"`
 	// Position of the first byte wanted. All before it counts as acknowledged. Negative, or beyond the end of the journal:
 	// CLASS_INVALID with the reason spec.
-	From int64 `protobuf:"varint,4,opt,name=from,proto3" json:"from,omitempty"`
+	Position int64 `protobuf:"varint,4,opt,name=position,proto3" json:"position,omitempty"`
 	// This follower has stdin. Without it, that of other followers is left alone. Where the process was started without stdin,
 	// what a follower brings is thrown away.
 	Stdin         bool `protobuf:"varint,5,opt,name=stdin,proto3" json:"stdin,omitempty"`
@@ -890,9 +890,9 @@ func (x *FollowHeader) GetProcess() string {
 	return ""
 }
 
-func (x *FollowHeader) GetFrom() int64 {
+func (x *FollowHeader) GetPosition() int64 {
 	if x != nil {
-		return x.From
+		return x.Position
 	}
 	return 0
 }
@@ -1299,12 +1299,12 @@ const file_slipway_runtime_v1alpha1_data_proto_rawDesc = "" +
 	"\x03ack\x18\x02 \x01(\x03H\x00R\x03ack\x12\x16\n" +
 	"\x05stdin\x18\x03 \x01(\fH\x00R\x05stdin\x12A\n" +
 	"\tstdin_end\x18\x04 \x01(\v2\".slipway.runtime.v1alpha1.StdinEndH\x00R\bstdinEndB\a\n" +
-	"\x05frame\"\x88\x01\n" +
+	"\x05frame\"\x90\x01\n" +
 	"\fFollowHeader\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x1c\n" +
 	"\tcontainer\x18\x02 \x01(\tR\tcontainer\x12\x18\n" +
-	"\aprocess\x18\x03 \x01(\tR\aprocess\x12\x12\n" +
-	"\x04from\x18\x04 \x01(\x03R\x04from\x12\x14\n" +
+	"\aprocess\x18\x03 \x01(\tR\aprocess\x12\x1a\n" +
+	"\bposition\x18\x04 \x01(\x03R\bposition\x12\x14\n" +
 	"\x05stdin\x18\x05 \x01(\bR\x05stdin\"\n" +
 	"\n" +
 	"\bStdinEnd\"\xe9\x01\n" +

@@ -122,8 +122,8 @@ func (Class) EnumDescriptor() ([]byte, []int) {
 //
 // Nothing in it may hold a secret, such as a value of an environment variable.
 type Error struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	Class Class                  `protobuf:"varint,1,opt,name=class,proto3,enum=slipway.runtime.v1alpha1.Class" json:"class,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	ErrorClass Class                  `protobuf:"varint,1,opt,name=error_class,json=errorClass,proto3,enum=slipway.runtime.v1alpha1.Class" json:"error_class,omitempty"`
 	// What it is about: "worker", "volume", "container", "process" or "file"; may be empty.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
 	// Which one.
@@ -180,9 +180,9 @@ func (*Error) Descriptor() ([]byte, []int) {
 	return file_slipway_runtime_v1alpha1_error_proto_rawDescGZIP(), []int{0}
 }
 
-func (x *Error) GetClass() Class {
+func (x *Error) GetErrorClass() Class {
 	if x != nil {
-		return x.Class
+		return x.ErrorClass
 	}
 	return Class_CLASS_UNSPECIFIED
 }
@@ -240,9 +240,10 @@ var File_slipway_runtime_v1alpha1_error_proto protoreflect.FileDescriptor
 
 const file_slipway_runtime_v1alpha1_error_proto_rawDesc = "" +
 	"\n" +
-	"$slipway/runtime/v1alpha1/error.proto\x12\x18slipway.runtime.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\"\x86\x02\n" +
-	"\x05Error\x125\n" +
-	"\x05class\x18\x01 \x01(\x0e2\x1f.slipway.runtime.v1alpha1.ClassR\x05class\x12\x12\n" +
+	"$slipway/runtime/v1alpha1/error.proto\x12\x18slipway.runtime.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\"\x91\x02\n" +
+	"\x05Error\x12@\n" +
+	"\verror_class\x18\x01 \x01(\x0e2\x1f.slipway.runtime.v1alpha1.ClassR\n" +
+	"errorClass\x12\x12\n" +
 	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x0e\n" +
 	"\x02id\x18\x03 \x01(\tR\x02id\x12\x16\n" +
 	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x18\n" +
@@ -282,7 +283,7 @@ var file_slipway_runtime_v1alpha1_error_proto_goTypes = []any{
 	(*durationpb.Duration)(nil), // 2: google.protobuf.Duration
 }
 var file_slipway_runtime_v1alpha1_error_proto_depIdxs = []int32{
-	0, // 0: slipway.runtime.v1alpha1.Error.class:type_name -> slipway.runtime.v1alpha1.Class
+	0, // 0: slipway.runtime.v1alpha1.Error.error_class:type_name -> slipway.runtime.v1alpha1.Class
 	2, // 1: slipway.runtime.v1alpha1.Error.retry_after:type_name -> google.protobuf.Duration
 	2, // [2:2] is the sub-list for method output_type
 	2, // [2:2] is the sub-list for method input_type

@@ -607,7 +607,7 @@ type CreateVolumeRequest struct {
 	Clone string `protobuf:"bytes,5,opt,name=clone,proto3" json:"clone,omitempty"`
 	// Path on the worker that its operator allowed; needs the feature volume.import. Bytes without NUL, for names need not be
 	// UTF-8. One that is not allowed, or not there, is CLASS_INVALID with the reason path.
-	Import []byte `protobuf:"bytes,6,opt,name=import,proto3" json:"import,omitempty"`
+	ImportPath []byte `protobuf:"bytes,6,opt,name=import_path,json=importPath,proto3" json:"import_path,omitempty"`
 	// Owner of the root directory, as numbers inside the container: 0 to 4294967294. Set on a clone's root, too, and on nothing
 	// below.
 	Uid int64 `protobuf:"varint,7,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -683,9 +683,9 @@ func (x *CreateVolumeRequest) GetClone() string {
 	return ""
 }
 
-func (x *CreateVolumeRequest) GetImport() []byte {
+func (x *CreateVolumeRequest) GetImportPath() []byte {
 	if x != nil {
-		return x.Import
+		return x.ImportPath
 	}
 	return nil
 }
@@ -3275,14 +3275,15 @@ const file_slipway_runtime_v1alpha1_worker_proto_rawDesc = "" +
 	"\x06labels\x18\x02 \x03(\v2,.slipway.runtime.v1alpha1.Filter.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xd3\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdc\x02\n" +
 	"\x13CreateVolumeRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\tR\x05token\x12Q\n" +
 	"\x06labels\x18\x04 \x03(\v29.slipway.runtime.v1alpha1.CreateVolumeRequest.LabelsEntryR\x06labels\x12\x14\n" +
-	"\x05clone\x18\x05 \x01(\tR\x05clone\x12\x16\n" +
-	"\x06import\x18\x06 \x01(\fR\x06import\x12\x10\n" +
+	"\x05clone\x18\x05 \x01(\tR\x05clone\x12\x1f\n" +
+	"\vimport_path\x18\x06 \x01(\fR\n" +
+	"importPath\x12\x10\n" +
 	"\x03uid\x18\a \x01(\x03R\x03uid\x12\x10\n" +
 	"\x03gid\x18\b \x01(\x03R\x03gid\x12\x1e\n" +
 	"\n" +

@@ -65,7 +65,7 @@ const (
 //	limits.memory  CreateContainerRequest.limits.memory_bytes
 //	limits.disk    CreateContainerRequest.limits.disk_bytes
 //	limits.pids    CreateContainerRequest.limits.pids
-//	volume.import  CreateVolumeRequest.import
+//	volume.import  CreateVolumeRequest.import_path
 //	clone.live     CreateVolumeRequest.clone of an open volume
 //	files.read     StatFile, ListFiles, Data.ReadFile
 //	peer.stream    PeerTicket, PeerSend
@@ -406,7 +406,7 @@ func (c *workerClient) ContainerUsage(ctx context.Context, in *ContainerUsageReq
 //	limits.memory  CreateContainerRequest.limits.memory_bytes
 //	limits.disk    CreateContainerRequest.limits.disk_bytes
 //	limits.pids    CreateContainerRequest.limits.pids
-//	volume.import  CreateVolumeRequest.import
+//	volume.import  CreateVolumeRequest.import_path
 //	clone.live     CreateVolumeRequest.clone of an open volume
 //	files.read     StatFile, ListFiles, Data.ReadFile
 //	peer.stream    PeerTicket, PeerSend
