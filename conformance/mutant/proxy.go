@@ -143,7 +143,7 @@ func (p *proxy) pass(_ any, from grpc.ServerStream) error {
 	}
 	refused := make(chan error, 1)
 	go func() { // ends with the call
-		if err := p.upward(ctx, c, from, to); err != nil {
+		if err := p.upward(c, from, to); err != nil {
 			refused <- err
 			cancel()
 		}
@@ -161,7 +161,7 @@ func (p *proxy) pass(_ any, from grpc.ServerStream) error {
 }
 
 // upward passes on what the client sends.
-func (p *proxy) upward(ctx context.Context, c *call, from grpc.ServerStream, to grpc.ClientStream) error {
+func (p *proxy) upward(c *call, from grpc.ServerStream, to grpc.ClientStream) error {
 	send := func(m wire.Message) error {
 		frame, err := wire.Build(c.method, false, m)
 		if err != nil {
@@ -189,7 +189,7 @@ func (p *proxy) upward(ctx context.Context, c *call, from grpc.ServerStream, to 
 		if err != nil {
 			return err
 		}
-		p.heed(ctx, c.method, m)
+		p.heed(c.method, m)
 		if p.up == nil {
 			_ = to.SendMsg(&frame)
 			continue

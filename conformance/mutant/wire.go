@@ -1,7 +1,6 @@
 package mutant
 
 import (
-	"context"
 	"hash/crc32"
 	"strings"
 
@@ -196,7 +195,7 @@ func (p *proxy) worker() string {
 }
 
 // heed learns from a message what later ones are held against.
-func (p *proxy) heed(_ context.Context, method string, m wire.Message) {
+func (p *proxy) heed(method string, m wire.Message) {
 	if method != "Plugin/Configure" {
 		return
 	}
