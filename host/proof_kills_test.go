@@ -136,11 +136,35 @@ func childCallers(ctx context.Context, h *Host) (res childResult) {
 	return res
 }
 
+// callersPoints are the points that a hundred callers of one container come by; the gate has those at which the worker knows more than the host, or less.
+func callersPoints() []point {
+	if testing.Short() {
+		return []point{{"claimed", 1}, {"container-made", 1}, {"start-sent", 1}, {"destroyed", 1}}
+	}
+	return []point{
+		{"claimed", 1}, {"volume-intent", 1}, {"volume-made", 1}, {"container-intent", 1}, {"container-made", 1}, {"container-ready", 1},
+		{"start-intent", 1}, {"start-send", 1}, {"start-sent", 1}, {"started", 1}, {"output", 1}, {"exit", 1}, {"exit-stored", 1},
+		{"destroy-intent", 1}, {"destroyed", 1},
+	}
+}
+
+// wantOnce holds what came of a hundred callers against one container, one start and one output, and a worker with nothing on it.
+func wantOnce(t *testing.T, res childResult, world *testWorld) {
+	t.Helper()
+	if res.Err != "" || res.Output != "once\n" {
+		t.Fatalf("the callers have %+v", res)
+	}
+	if n := world.starts(); n != 1 {
+		t.Errorf("%d starts", n)
+	}
+	testkit.Until(t, "nothing is left on the worker", func() bool { return len(world.left(t, "m")) == 0 })
+}
+
 // TestCallersAcrossKills has a hundred callers ask for one owner's container, in a host that is killed with SIGKILL at a point of it, and
 // again in the next: there is one container that anything runs in, one start, one output for all, and nothing is left.
 func TestCallersAcrossKills(t *testing.T) {
 	plugin := memoryPlugin(t)
-	for _, at := range []point{{"claimed", 1}, {"container-made", 1}, {"start-sent", 1}, {"destroyed", 1}} {
+	for _, at := range callersPoints() {
 		t.Run(at.name, func(t *testing.T) {
 			t.Parallel()
 			world := startWorld(t, "m", fewLines)
@@ -150,15 +174,32 @@ func TestCallersAcrossKills(t *testing.T) {
 			}
 			spec.Point = ""
 			res, _ := startHost(t, spec)
-			if res.Err != "" || res.Output != "once\n" {
-				t.Fatalf("the second host: %+v", res)
+			wantOnce(t, res, world)
+		})
+	}
+}
+
+// TestCallersAcrossPluginKills is the same with the plugin killed under the callers of a host that goes on.
+func TestCallersAcrossPluginKills(t *testing.T) {
+	plugin := memoryPlugin(t)
+	for _, at := range callersPoints() {
+		t.Run(at.name, func(t *testing.T) {
+			t.Parallel()
+			world := startWorld(t, "m", fewLines)
+			var h *Host
+			var seen atomic.Int64
+			h = openConfig(t, worldConfig(plugin, world.socket, "m"), Options{Launch: restless(), fault: func(name string) {
+				if name == at.name && seen.Add(1) == int64(at.nth) {
+					if err := syscall.Kill(h.plugins[0].proc.State().PID, syscall.SIGKILL); err != nil {
+						t.Error(err)
+					}
+				}
+			}})
+			res := childCallers(testkit.Context(t), h)
+			if seen.Load() < int64(at.nth) {
+				t.Fatal("the point was not reached")
 			}
-			if n := world.starts(); n != 1 {
-				t.Errorf("%d starts", n)
-			}
-			if left := world.left(t, "m"); len(left) > 0 {
-				t.Errorf("left on the worker: %q", left)
-			}
+			wantOnce(t, res, world)
 		})
 	}
 }
