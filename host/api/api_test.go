@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -349,6 +350,39 @@ func TestAway(t *testing.T) {
 		if _, err := NewClient(address); err == nil {
 			t.Errorf("address %q is taken", address)
 		}
+	}
+}
+
+// TestContainerCaches: what a container leaves in a cache is there for the next one of the same scope and team, once its work is said to have succeeded.
+func TestContainerCaches(t *testing.T) {
+	s := serve(t)
+	run := func(owner, team, scope, script string, save bool) string {
+		t.Helper()
+		ctx := testkit.Context(t)
+		_, err := s.containers.EnsureContainer(ctx, connect.NewRequest(&pb.EnsureContainerRequest{Owner: owner, Team: team, Caches: []*pb.ContainerCache{{Scope: scope, Path: "c"}}}))
+		must(t, err)
+		_, err = s.processes.StartProcess(ctx, connect.NewRequest(&pb.StartProcessRequest{Owner: owner, Path: "sh", Args: []string{"-c", script}}))
+		must(t, err)
+		s.exit(t, owner)
+		out := s.output(t, owner)
+		for range 2 { // idempotent
+			_, err = s.containers.SealContainer(ctx, connect.NewRequest(&pb.SealContainerRequest{Owner: owner, SaveCaches: save}))
+			must(t, err)
+		}
+		return out
+	}
+	const add = "cat c/seen; echo x >>c/seen"
+	for i, want := range []string{"", "x\n", "x\n"} { // the second one is not saved
+		if got := run(fmt.Sprintf("owner-%d", i), "", "project", "touch c/seen; "+add, i == 0); got != want {
+			t.Errorf("container %d found %q, want %q", i, got, want)
+		}
+	}
+	if got := run("elsewhere", "", "other", "ls c", true); got != "" {
+		t.Errorf("another scope found %q", got)
+	}
+	_, err := s.containers.EnsureContainer(testkit.Context(t), connect.NewRequest(&pb.EnsureContainerRequest{Owner: "none", Caches: []*pb.ContainerCache{{Path: "c"}}}))
+	if connect.CodeOf(err) != connect.CodeInvalidArgument {
+		t.Errorf("a cache without a scope: %v", err)
 	}
 }
 

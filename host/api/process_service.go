@@ -87,8 +87,17 @@ func (s *Server) ensure(ctx context.Context, msg *pb.EnsureContainerRequest) (*h
 	for _, out := range msg.GetOutputs() {
 		req.Outputs = append(req.Outputs, host.Output{Name: out.GetName(), Path: out.GetPath()})
 	}
+	for _, c := range msg.GetCaches() {
+		if c.GetScope() == "" {
+			return nil, invalid("the cache at %q has no scope: say what the containers that share it have in common", c.GetPath())
+		}
+		req.Caches = append(req.Caches, host.Cache{Key: host.TaskCacheKey(msg.GetTeam(), c.GetScope(), ofNoStep, c.GetPath()), Path: c.GetPath()})
+	}
 	return s.h.Container(ctx, msg.GetOwner(), req)
 }
+
+// ofNoStep stands for a step's name in the key of a cache, which no step has.
+const ofNoStep = ""
 
 // ListContainers lists what is remembered of containers.
 func (s containerService) ListContainers(ctx context.Context, c *connect.Request[pb.ListContainersRequest]) (*connect.Response[pb.ListContainersResponse], error) {
@@ -119,6 +128,11 @@ func (s containerService) SealContainer(ctx context.Context, c *connect.Request[
 	container, err := s.own(ctx, c.Msg.GetOwner())
 	if err != nil {
 		return nil, answer(err)
+	}
+	if c.Msg.GetSaveCaches() {
+		if err := container.SaveCaches(ctx); err != nil {
+			return nil, answer(err)
+		}
 	}
 	outputs, err := container.Seal(ctx)
 	if err != nil {

@@ -58,7 +58,10 @@ type EnsureContainerRequest struct {
 	// Mounted read-only as they are, in place of copies.
 	Shared []*ContainerInput `protobuf:"bytes,20,rep,name=shared,proto3" json:"shared,omitempty"`
 	// Small and frequent: placed by the chain for checks, and not counted as a task.
-	Check         bool `protobuf:"varint,21,opt,name=check,proto3" json:"check,omitempty"`
+	Check bool `protobuf:"varint,21,opt,name=check,proto3" json:"check,omitempty"`
+	// What containers of one team leave there for the next one. Each has a copy of its own, and only SealContainer with save_caches keeps what
+	// is in it.
+	Caches        []*ContainerCache `protobuf:"bytes,22,rep,name=caches,proto3" json:"caches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -240,6 +243,67 @@ func (x *EnsureContainerRequest) GetCheck() bool {
 	return false
 }
 
+func (x *EnsureContainerRequest) GetCaches() []*ContainerCache {
+	if x != nil {
+		return x.Caches
+	}
+	return nil
+}
+
+type ContainerCache struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the containers that share it have in common, such as a project's name. Steps of jobs share none with them.
+	Scope string `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
+	// Relative: below dir.
+	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ContainerCache) Reset() {
+	*x = ContainerCache{}
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ContainerCache) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ContainerCache) ProtoMessage() {}
+
+func (x *ContainerCache) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ContainerCache.ProtoReflect.Descriptor instead.
+func (*ContainerCache) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ContainerCache) GetScope() string {
+	if x != nil {
+		return x.Scope
+	}
+	return ""
+}
+
+func (x *ContainerCache) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
 type ContainerInput struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// A name.
@@ -252,7 +316,7 @@ type ContainerInput struct {
 
 func (x *ContainerInput) Reset() {
 	*x = ContainerInput{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[1]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -264,7 +328,7 @@ func (x *ContainerInput) String() string {
 func (*ContainerInput) ProtoMessage() {}
 
 func (x *ContainerInput) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[1]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -277,7 +341,7 @@ func (x *ContainerInput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerInput.ProtoReflect.Descriptor instead.
 func (*ContainerInput) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{1}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *ContainerInput) GetArtifact() string {
@@ -305,7 +369,7 @@ type ContainerOutput struct {
 
 func (x *ContainerOutput) Reset() {
 	*x = ContainerOutput{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[2]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -317,7 +381,7 @@ func (x *ContainerOutput) String() string {
 func (*ContainerOutput) ProtoMessage() {}
 
 func (x *ContainerOutput) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[2]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -330,7 +394,7 @@ func (x *ContainerOutput) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerOutput.ProtoReflect.Descriptor instead.
 func (*ContainerOutput) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{2}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *ContainerOutput) GetName() string {
@@ -357,7 +421,7 @@ type EnsureContainerResponse struct {
 
 func (x *EnsureContainerResponse) Reset() {
 	*x = EnsureContainerResponse{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[3]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -369,7 +433,7 @@ func (x *EnsureContainerResponse) String() string {
 func (*EnsureContainerResponse) ProtoMessage() {}
 
 func (x *EnsureContainerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[3]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -382,7 +446,7 @@ func (x *EnsureContainerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EnsureContainerResponse.ProtoReflect.Descriptor instead.
 func (*EnsureContainerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{3}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *EnsureContainerResponse) GetOwner() string {
@@ -411,7 +475,7 @@ type ListContainersRequest struct {
 
 func (x *ListContainersRequest) Reset() {
 	*x = ListContainersRequest{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[4]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -423,7 +487,7 @@ func (x *ListContainersRequest) String() string {
 func (*ListContainersRequest) ProtoMessage() {}
 
 func (x *ListContainersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[4]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -436,7 +500,7 @@ func (x *ListContainersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListContainersRequest.ProtoReflect.Descriptor instead.
 func (*ListContainersRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{4}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListContainersRequest) GetOwnerPrefix() string {
@@ -462,7 +526,7 @@ type ListContainersResponse struct {
 
 func (x *ListContainersResponse) Reset() {
 	*x = ListContainersResponse{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[5]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -474,7 +538,7 @@ func (x *ListContainersResponse) String() string {
 func (*ListContainersResponse) ProtoMessage() {}
 
 func (x *ListContainersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[5]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -487,7 +551,7 @@ func (x *ListContainersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListContainersResponse.ProtoReflect.Descriptor instead.
 func (*ListContainersResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{5}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ListContainersResponse) GetContainers() []*Container {
@@ -513,7 +577,7 @@ type Container struct {
 
 func (x *Container) Reset() {
 	*x = Container{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[6]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -525,7 +589,7 @@ func (x *Container) String() string {
 func (*Container) ProtoMessage() {}
 
 func (x *Container) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[6]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -538,7 +602,7 @@ func (x *Container) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Container.ProtoReflect.Descriptor instead.
 func (*Container) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{6}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Container) GetId() string {
@@ -600,7 +664,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[7]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +676,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[7]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +689,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{7}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Process) GetName() string {
@@ -678,15 +742,17 @@ func (x *Process) GetReason() string {
 }
 
 type SealContainerRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Owner         string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Owner string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Keeps what is in its caches in place of what was kept before. For one whose work has succeeded.
+	SaveCaches    bool `protobuf:"varint,2,opt,name=save_caches,json=saveCaches,proto3" json:"save_caches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SealContainerRequest) Reset() {
 	*x = SealContainerRequest{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[8]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -698,7 +764,7 @@ func (x *SealContainerRequest) String() string {
 func (*SealContainerRequest) ProtoMessage() {}
 
 func (x *SealContainerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[8]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -711,7 +777,7 @@ func (x *SealContainerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealContainerRequest.ProtoReflect.Descriptor instead.
 func (*SealContainerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{8}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SealContainerRequest) GetOwner() string {
@@ -719,6 +785,13 @@ func (x *SealContainerRequest) GetOwner() string {
 		return x.Owner
 	}
 	return ""
+}
+
+func (x *SealContainerRequest) GetSaveCaches() bool {
+	if x != nil {
+		return x.SaveCaches
+	}
+	return false
 }
 
 type SealContainerResponse struct {
@@ -731,7 +804,7 @@ type SealContainerResponse struct {
 
 func (x *SealContainerResponse) Reset() {
 	*x = SealContainerResponse{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[9]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +816,7 @@ func (x *SealContainerResponse) String() string {
 func (*SealContainerResponse) ProtoMessage() {}
 
 func (x *SealContainerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[9]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,7 +829,7 @@ func (x *SealContainerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SealContainerResponse.ProtoReflect.Descriptor instead.
 func (*SealContainerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{9}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SealContainerResponse) GetOutputs() map[string]string {
@@ -775,7 +848,7 @@ type DestroyContainerRequest struct {
 
 func (x *DestroyContainerRequest) Reset() {
 	*x = DestroyContainerRequest{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[10]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -787,7 +860,7 @@ func (x *DestroyContainerRequest) String() string {
 func (*DestroyContainerRequest) ProtoMessage() {}
 
 func (x *DestroyContainerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[10]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -800,7 +873,7 @@ func (x *DestroyContainerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyContainerRequest.ProtoReflect.Descriptor instead.
 func (*DestroyContainerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{10}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DestroyContainerRequest) GetOwner() string {
@@ -818,7 +891,7 @@ type DestroyContainerResponse struct {
 
 func (x *DestroyContainerResponse) Reset() {
 	*x = DestroyContainerResponse{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[11]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -830,7 +903,7 @@ func (x *DestroyContainerResponse) String() string {
 func (*DestroyContainerResponse) ProtoMessage() {}
 
 func (x *DestroyContainerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[11]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -843,7 +916,7 @@ func (x *DestroyContainerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DestroyContainerResponse.ProtoReflect.Descriptor instead.
 func (*DestroyContainerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{11}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{12}
 }
 
 type StartProcessRequest struct {
@@ -870,7 +943,7 @@ type StartProcessRequest struct {
 
 func (x *StartProcessRequest) Reset() {
 	*x = StartProcessRequest{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[12]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -882,7 +955,7 @@ func (x *StartProcessRequest) String() string {
 func (*StartProcessRequest) ProtoMessage() {}
 
 func (x *StartProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[12]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -895,7 +968,7 @@ func (x *StartProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartProcessRequest.ProtoReflect.Descriptor instead.
 func (*StartProcessRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{12}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *StartProcessRequest) GetOwner() string {
@@ -976,7 +1049,7 @@ type StartProcessResponse struct {
 
 func (x *StartProcessResponse) Reset() {
 	*x = StartProcessResponse{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[13]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -988,7 +1061,7 @@ func (x *StartProcessResponse) String() string {
 func (*StartProcessResponse) ProtoMessage() {}
 
 func (x *StartProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[13]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1001,7 +1074,7 @@ func (x *StartProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartProcessResponse.ProtoReflect.Descriptor instead.
 func (*StartProcessResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{13}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{14}
 }
 
 // ProcessName says which process; name is "main" if empty.
@@ -1015,7 +1088,7 @@ type ProcessName struct {
 
 func (x *ProcessName) Reset() {
 	*x = ProcessName{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[14]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1027,7 +1100,7 @@ func (x *ProcessName) String() string {
 func (*ProcessName) ProtoMessage() {}
 
 func (x *ProcessName) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[14]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1040,7 +1113,7 @@ func (x *ProcessName) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessName.ProtoReflect.Descriptor instead.
 func (*ProcessName) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{14}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProcessName) GetOwner() string {
@@ -1066,7 +1139,7 @@ type WaitProcessRequest struct {
 
 func (x *WaitProcessRequest) Reset() {
 	*x = WaitProcessRequest{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[15]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1151,7 @@ func (x *WaitProcessRequest) String() string {
 func (*WaitProcessRequest) ProtoMessage() {}
 
 func (x *WaitProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[15]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1164,7 @@ func (x *WaitProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitProcessRequest.ProtoReflect.Descriptor instead.
 func (*WaitProcessRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{15}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WaitProcessRequest) GetProcess() *ProcessName {
@@ -1112,7 +1185,7 @@ type WaitProcessResponse struct {
 
 func (x *WaitProcessResponse) Reset() {
 	*x = WaitProcessResponse{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[16]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1197,7 @@ func (x *WaitProcessResponse) String() string {
 func (*WaitProcessResponse) ProtoMessage() {}
 
 func (x *WaitProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[16]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1210,7 @@ func (x *WaitProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WaitProcessResponse.ProtoReflect.Descriptor instead.
 func (*WaitProcessResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{16}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WaitProcessResponse) GetExit() *Exit {
@@ -1165,7 +1238,7 @@ type FollowOutputRequest struct {
 
 func (x *FollowOutputRequest) Reset() {
 	*x = FollowOutputRequest{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[17]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1177,7 +1250,7 @@ func (x *FollowOutputRequest) String() string {
 func (*FollowOutputRequest) ProtoMessage() {}
 
 func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[17]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1190,7 +1263,7 @@ func (x *FollowOutputRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowOutputRequest.ProtoReflect.Descriptor instead.
 func (*FollowOutputRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{17}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FollowOutputRequest) GetProcess() *ProcessName {
@@ -1224,7 +1297,7 @@ type Record struct {
 
 func (x *Record) Reset() {
 	*x = Record{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[18]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1236,7 +1309,7 @@ func (x *Record) String() string {
 func (*Record) ProtoMessage() {}
 
 func (x *Record) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[18]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1249,7 +1322,7 @@ func (x *Record) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Record.ProtoReflect.Descriptor instead.
 func (*Record) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{18}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Record) GetStream() string {
@@ -1305,7 +1378,7 @@ type WriteStdinRequest struct {
 
 func (x *WriteStdinRequest) Reset() {
 	*x = WriteStdinRequest{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[19]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1317,7 +1390,7 @@ func (x *WriteStdinRequest) String() string {
 func (*WriteStdinRequest) ProtoMessage() {}
 
 func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[19]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1330,7 +1403,7 @@ func (x *WriteStdinRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinRequest.ProtoReflect.Descriptor instead.
 func (*WriteStdinRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{19}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *WriteStdinRequest) GetProcess() *ProcessName {
@@ -1378,7 +1451,7 @@ type WriteStdinResponse struct {
 
 func (x *WriteStdinResponse) Reset() {
 	*x = WriteStdinResponse{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[20]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1390,7 +1463,7 @@ func (x *WriteStdinResponse) String() string {
 func (*WriteStdinResponse) ProtoMessage() {}
 
 func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[20]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1403,7 +1476,7 @@ func (x *WriteStdinResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WriteStdinResponse.ProtoReflect.Descriptor instead.
 func (*WriteStdinResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{20}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *WriteStdinResponse) GetTaken() int64 {
@@ -1424,7 +1497,7 @@ type SignalProcessRequest struct {
 
 func (x *SignalProcessRequest) Reset() {
 	*x = SignalProcessRequest{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[21]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1436,7 +1509,7 @@ func (x *SignalProcessRequest) String() string {
 func (*SignalProcessRequest) ProtoMessage() {}
 
 func (x *SignalProcessRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[21]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1449,7 +1522,7 @@ func (x *SignalProcessRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalProcessRequest.ProtoReflect.Descriptor instead.
 func (*SignalProcessRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{21}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SignalProcessRequest) GetProcess() *ProcessName {
@@ -1474,7 +1547,7 @@ type SignalProcessResponse struct {
 
 func (x *SignalProcessResponse) Reset() {
 	*x = SignalProcessResponse{}
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[22]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1486,7 +1559,7 @@ func (x *SignalProcessResponse) String() string {
 func (*SignalProcessResponse) ProtoMessage() {}
 
 func (x *SignalProcessResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[22]
+	mi := &file_slipway_host_v1alpha1_process_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1499,14 +1572,14 @@ func (x *SignalProcessResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SignalProcessResponse.ProtoReflect.Descriptor instead.
 func (*SignalProcessResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{22}
+	return file_slipway_host_v1alpha1_process_proto_rawDescGZIP(), []int{23}
 }
 
 var File_slipway_host_v1alpha1_process_proto protoreflect.FileDescriptor
 
 const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"\n" +
-	"#slipway/host/v1alpha1/process.proto\x12\x15slipway.host.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/host/v1alpha1/common.proto\"\xf7\x05\n" +
+	"#slipway/host/v1alpha1/process.proto\x12\x15slipway.host.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/host/v1alpha1/common.proto\"\xb6\x06\n" +
 	"\x16EnsureContainerRequest\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
 	"\aruntime\x18\x02 \x01(\tR\aruntime\x12\x1a\n" +
@@ -1532,7 +1605,11 @@ const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"\n" +
 	"wait_limit\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\twaitLimit\x12=\n" +
 	"\x06shared\x18\x14 \x03(\v2%.slipway.host.v1alpha1.ContainerInputR\x06shared\x12\x14\n" +
-	"\x05check\x18\x15 \x01(\bR\x05check\"@\n" +
+	"\x05check\x18\x15 \x01(\bR\x05check\x12=\n" +
+	"\x06caches\x18\x16 \x03(\v2%.slipway.host.v1alpha1.ContainerCacheR\x06caches\":\n" +
+	"\x0eContainerCache\x12\x14\n" +
+	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"@\n" +
 	"\x0eContainerInput\x12\x1a\n" +
 	"\bartifact\x18\x01 \x01(\tR\bartifact\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"9\n" +
@@ -1565,9 +1642,11 @@ const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"started_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x125\n" +
 	"\bended_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\aendedAt\x12/\n" +
 	"\x04exit\x18\x06 \x01(\v2\x1b.slipway.host.v1alpha1.ExitR\x04exit\x12\x16\n" +
-	"\x06reason\x18\a \x01(\tR\x06reason\",\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\"M\n" +
 	"\x14SealContainerRequest\x12\x14\n" +
-	"\x05owner\x18\x01 \x01(\tR\x05owner\"\xa8\x01\n" +
+	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x1f\n" +
+	"\vsave_caches\x18\x02 \x01(\bR\n" +
+	"saveCaches\"\xa8\x01\n" +
 	"\x15SealContainerResponse\x12S\n" +
 	"\aoutputs\x18\x01 \x03(\v29.slipway.host.v1alpha1.SealContainerResponse.OutputsEntryR\aoutputs\x1a:\n" +
 	"\fOutputsEntry\x12\x10\n" +
@@ -1645,82 +1724,84 @@ func file_slipway_host_v1alpha1_process_proto_rawDescGZIP() []byte {
 	return file_slipway_host_v1alpha1_process_proto_rawDescData
 }
 
-var file_slipway_host_v1alpha1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_slipway_host_v1alpha1_process_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_slipway_host_v1alpha1_process_proto_goTypes = []any{
 	(*EnsureContainerRequest)(nil),   // 0: slipway.host.v1alpha1.EnsureContainerRequest
-	(*ContainerInput)(nil),           // 1: slipway.host.v1alpha1.ContainerInput
-	(*ContainerOutput)(nil),          // 2: slipway.host.v1alpha1.ContainerOutput
-	(*EnsureContainerResponse)(nil),  // 3: slipway.host.v1alpha1.EnsureContainerResponse
-	(*ListContainersRequest)(nil),    // 4: slipway.host.v1alpha1.ListContainersRequest
-	(*ListContainersResponse)(nil),   // 5: slipway.host.v1alpha1.ListContainersResponse
-	(*Container)(nil),                // 6: slipway.host.v1alpha1.Container
-	(*Process)(nil),                  // 7: slipway.host.v1alpha1.Process
-	(*SealContainerRequest)(nil),     // 8: slipway.host.v1alpha1.SealContainerRequest
-	(*SealContainerResponse)(nil),    // 9: slipway.host.v1alpha1.SealContainerResponse
-	(*DestroyContainerRequest)(nil),  // 10: slipway.host.v1alpha1.DestroyContainerRequest
-	(*DestroyContainerResponse)(nil), // 11: slipway.host.v1alpha1.DestroyContainerResponse
-	(*StartProcessRequest)(nil),      // 12: slipway.host.v1alpha1.StartProcessRequest
-	(*StartProcessResponse)(nil),     // 13: slipway.host.v1alpha1.StartProcessResponse
-	(*ProcessName)(nil),              // 14: slipway.host.v1alpha1.ProcessName
-	(*WaitProcessRequest)(nil),       // 15: slipway.host.v1alpha1.WaitProcessRequest
-	(*WaitProcessResponse)(nil),      // 16: slipway.host.v1alpha1.WaitProcessResponse
-	(*FollowOutputRequest)(nil),      // 17: slipway.host.v1alpha1.FollowOutputRequest
-	(*Record)(nil),                   // 18: slipway.host.v1alpha1.Record
-	(*WriteStdinRequest)(nil),        // 19: slipway.host.v1alpha1.WriteStdinRequest
-	(*WriteStdinResponse)(nil),       // 20: slipway.host.v1alpha1.WriteStdinResponse
-	(*SignalProcessRequest)(nil),     // 21: slipway.host.v1alpha1.SignalProcessRequest
-	(*SignalProcessResponse)(nil),    // 22: slipway.host.v1alpha1.SignalProcessResponse
-	nil,                              // 23: slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
-	(*Resources)(nil),                // 24: slipway.host.v1alpha1.Resources
-	(*durationpb.Duration)(nil),      // 25: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 26: google.protobuf.Timestamp
-	(*Exit)(nil),                     // 27: slipway.host.v1alpha1.Exit
-	(*Error)(nil),                    // 28: slipway.host.v1alpha1.Error
+	(*ContainerCache)(nil),           // 1: slipway.host.v1alpha1.ContainerCache
+	(*ContainerInput)(nil),           // 2: slipway.host.v1alpha1.ContainerInput
+	(*ContainerOutput)(nil),          // 3: slipway.host.v1alpha1.ContainerOutput
+	(*EnsureContainerResponse)(nil),  // 4: slipway.host.v1alpha1.EnsureContainerResponse
+	(*ListContainersRequest)(nil),    // 5: slipway.host.v1alpha1.ListContainersRequest
+	(*ListContainersResponse)(nil),   // 6: slipway.host.v1alpha1.ListContainersResponse
+	(*Container)(nil),                // 7: slipway.host.v1alpha1.Container
+	(*Process)(nil),                  // 8: slipway.host.v1alpha1.Process
+	(*SealContainerRequest)(nil),     // 9: slipway.host.v1alpha1.SealContainerRequest
+	(*SealContainerResponse)(nil),    // 10: slipway.host.v1alpha1.SealContainerResponse
+	(*DestroyContainerRequest)(nil),  // 11: slipway.host.v1alpha1.DestroyContainerRequest
+	(*DestroyContainerResponse)(nil), // 12: slipway.host.v1alpha1.DestroyContainerResponse
+	(*StartProcessRequest)(nil),      // 13: slipway.host.v1alpha1.StartProcessRequest
+	(*StartProcessResponse)(nil),     // 14: slipway.host.v1alpha1.StartProcessResponse
+	(*ProcessName)(nil),              // 15: slipway.host.v1alpha1.ProcessName
+	(*WaitProcessRequest)(nil),       // 16: slipway.host.v1alpha1.WaitProcessRequest
+	(*WaitProcessResponse)(nil),      // 17: slipway.host.v1alpha1.WaitProcessResponse
+	(*FollowOutputRequest)(nil),      // 18: slipway.host.v1alpha1.FollowOutputRequest
+	(*Record)(nil),                   // 19: slipway.host.v1alpha1.Record
+	(*WriteStdinRequest)(nil),        // 20: slipway.host.v1alpha1.WriteStdinRequest
+	(*WriteStdinResponse)(nil),       // 21: slipway.host.v1alpha1.WriteStdinResponse
+	(*SignalProcessRequest)(nil),     // 22: slipway.host.v1alpha1.SignalProcessRequest
+	(*SignalProcessResponse)(nil),    // 23: slipway.host.v1alpha1.SignalProcessResponse
+	nil,                              // 24: slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
+	(*Resources)(nil),                // 25: slipway.host.v1alpha1.Resources
+	(*durationpb.Duration)(nil),      // 26: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 27: google.protobuf.Timestamp
+	(*Exit)(nil),                     // 28: slipway.host.v1alpha1.Exit
+	(*Error)(nil),                    // 29: slipway.host.v1alpha1.Error
 }
 var file_slipway_host_v1alpha1_process_proto_depIdxs = []int32{
-	1,  // 0: slipway.host.v1alpha1.EnsureContainerRequest.inputs:type_name -> slipway.host.v1alpha1.ContainerInput
-	2,  // 1: slipway.host.v1alpha1.EnsureContainerRequest.outputs:type_name -> slipway.host.v1alpha1.ContainerOutput
-	24, // 2: slipway.host.v1alpha1.EnsureContainerRequest.limits:type_name -> slipway.host.v1alpha1.Resources
-	24, // 3: slipway.host.v1alpha1.EnsureContainerRequest.resources:type_name -> slipway.host.v1alpha1.Resources
-	25, // 4: slipway.host.v1alpha1.EnsureContainerRequest.wait_limit:type_name -> google.protobuf.Duration
-	1,  // 5: slipway.host.v1alpha1.EnsureContainerRequest.shared:type_name -> slipway.host.v1alpha1.ContainerInput
-	6,  // 6: slipway.host.v1alpha1.ListContainersResponse.containers:type_name -> slipway.host.v1alpha1.Container
-	26, // 7: slipway.host.v1alpha1.Container.created_at:type_name -> google.protobuf.Timestamp
-	7,  // 8: slipway.host.v1alpha1.Container.processes:type_name -> slipway.host.v1alpha1.Process
-	26, // 9: slipway.host.v1alpha1.Process.started_at:type_name -> google.protobuf.Timestamp
-	26, // 10: slipway.host.v1alpha1.Process.ended_at:type_name -> google.protobuf.Timestamp
-	27, // 11: slipway.host.v1alpha1.Process.exit:type_name -> slipway.host.v1alpha1.Exit
-	23, // 12: slipway.host.v1alpha1.SealContainerResponse.outputs:type_name -> slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
-	14, // 13: slipway.host.v1alpha1.WaitProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	27, // 14: slipway.host.v1alpha1.WaitProcessResponse.exit:type_name -> slipway.host.v1alpha1.Exit
-	28, // 15: slipway.host.v1alpha1.WaitProcessResponse.error:type_name -> slipway.host.v1alpha1.Error
-	14, // 16: slipway.host.v1alpha1.FollowOutputRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	26, // 17: slipway.host.v1alpha1.Record.time:type_name -> google.protobuf.Timestamp
-	14, // 18: slipway.host.v1alpha1.WriteStdinRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	14, // 19: slipway.host.v1alpha1.SignalProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	0,  // 20: slipway.host.v1alpha1.ContainerService.EnsureContainer:input_type -> slipway.host.v1alpha1.EnsureContainerRequest
-	4,  // 21: slipway.host.v1alpha1.ContainerService.ListContainers:input_type -> slipway.host.v1alpha1.ListContainersRequest
-	8,  // 22: slipway.host.v1alpha1.ContainerService.SealContainer:input_type -> slipway.host.v1alpha1.SealContainerRequest
-	10, // 23: slipway.host.v1alpha1.ContainerService.DestroyContainer:input_type -> slipway.host.v1alpha1.DestroyContainerRequest
-	12, // 24: slipway.host.v1alpha1.ProcessService.StartProcess:input_type -> slipway.host.v1alpha1.StartProcessRequest
-	15, // 25: slipway.host.v1alpha1.ProcessService.WaitProcess:input_type -> slipway.host.v1alpha1.WaitProcessRequest
-	17, // 26: slipway.host.v1alpha1.ProcessService.FollowOutput:input_type -> slipway.host.v1alpha1.FollowOutputRequest
-	19, // 27: slipway.host.v1alpha1.ProcessService.WriteStdin:input_type -> slipway.host.v1alpha1.WriteStdinRequest
-	21, // 28: slipway.host.v1alpha1.ProcessService.SignalProcess:input_type -> slipway.host.v1alpha1.SignalProcessRequest
-	3,  // 29: slipway.host.v1alpha1.ContainerService.EnsureContainer:output_type -> slipway.host.v1alpha1.EnsureContainerResponse
-	5,  // 30: slipway.host.v1alpha1.ContainerService.ListContainers:output_type -> slipway.host.v1alpha1.ListContainersResponse
-	9,  // 31: slipway.host.v1alpha1.ContainerService.SealContainer:output_type -> slipway.host.v1alpha1.SealContainerResponse
-	11, // 32: slipway.host.v1alpha1.ContainerService.DestroyContainer:output_type -> slipway.host.v1alpha1.DestroyContainerResponse
-	13, // 33: slipway.host.v1alpha1.ProcessService.StartProcess:output_type -> slipway.host.v1alpha1.StartProcessResponse
-	16, // 34: slipway.host.v1alpha1.ProcessService.WaitProcess:output_type -> slipway.host.v1alpha1.WaitProcessResponse
-	18, // 35: slipway.host.v1alpha1.ProcessService.FollowOutput:output_type -> slipway.host.v1alpha1.Record
-	20, // 36: slipway.host.v1alpha1.ProcessService.WriteStdin:output_type -> slipway.host.v1alpha1.WriteStdinResponse
-	22, // 37: slipway.host.v1alpha1.ProcessService.SignalProcess:output_type -> slipway.host.v1alpha1.SignalProcessResponse
-	29, // [29:38] is the sub-list for method output_type
-	20, // [20:29] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	2,  // 0: slipway.host.v1alpha1.EnsureContainerRequest.inputs:type_name -> slipway.host.v1alpha1.ContainerInput
+	3,  // 1: slipway.host.v1alpha1.EnsureContainerRequest.outputs:type_name -> slipway.host.v1alpha1.ContainerOutput
+	25, // 2: slipway.host.v1alpha1.EnsureContainerRequest.limits:type_name -> slipway.host.v1alpha1.Resources
+	25, // 3: slipway.host.v1alpha1.EnsureContainerRequest.resources:type_name -> slipway.host.v1alpha1.Resources
+	26, // 4: slipway.host.v1alpha1.EnsureContainerRequest.wait_limit:type_name -> google.protobuf.Duration
+	2,  // 5: slipway.host.v1alpha1.EnsureContainerRequest.shared:type_name -> slipway.host.v1alpha1.ContainerInput
+	1,  // 6: slipway.host.v1alpha1.EnsureContainerRequest.caches:type_name -> slipway.host.v1alpha1.ContainerCache
+	7,  // 7: slipway.host.v1alpha1.ListContainersResponse.containers:type_name -> slipway.host.v1alpha1.Container
+	27, // 8: slipway.host.v1alpha1.Container.created_at:type_name -> google.protobuf.Timestamp
+	8,  // 9: slipway.host.v1alpha1.Container.processes:type_name -> slipway.host.v1alpha1.Process
+	27, // 10: slipway.host.v1alpha1.Process.started_at:type_name -> google.protobuf.Timestamp
+	27, // 11: slipway.host.v1alpha1.Process.ended_at:type_name -> google.protobuf.Timestamp
+	28, // 12: slipway.host.v1alpha1.Process.exit:type_name -> slipway.host.v1alpha1.Exit
+	24, // 13: slipway.host.v1alpha1.SealContainerResponse.outputs:type_name -> slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
+	15, // 14: slipway.host.v1alpha1.WaitProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	28, // 15: slipway.host.v1alpha1.WaitProcessResponse.exit:type_name -> slipway.host.v1alpha1.Exit
+	29, // 16: slipway.host.v1alpha1.WaitProcessResponse.error:type_name -> slipway.host.v1alpha1.Error
+	15, // 17: slipway.host.v1alpha1.FollowOutputRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	27, // 18: slipway.host.v1alpha1.Record.time:type_name -> google.protobuf.Timestamp
+	15, // 19: slipway.host.v1alpha1.WriteStdinRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	15, // 20: slipway.host.v1alpha1.SignalProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	0,  // 21: slipway.host.v1alpha1.ContainerService.EnsureContainer:input_type -> slipway.host.v1alpha1.EnsureContainerRequest
+	5,  // 22: slipway.host.v1alpha1.ContainerService.ListContainers:input_type -> slipway.host.v1alpha1.ListContainersRequest
+	9,  // 23: slipway.host.v1alpha1.ContainerService.SealContainer:input_type -> slipway.host.v1alpha1.SealContainerRequest
+	11, // 24: slipway.host.v1alpha1.ContainerService.DestroyContainer:input_type -> slipway.host.v1alpha1.DestroyContainerRequest
+	13, // 25: slipway.host.v1alpha1.ProcessService.StartProcess:input_type -> slipway.host.v1alpha1.StartProcessRequest
+	16, // 26: slipway.host.v1alpha1.ProcessService.WaitProcess:input_type -> slipway.host.v1alpha1.WaitProcessRequest
+	18, // 27: slipway.host.v1alpha1.ProcessService.FollowOutput:input_type -> slipway.host.v1alpha1.FollowOutputRequest
+	20, // 28: slipway.host.v1alpha1.ProcessService.WriteStdin:input_type -> slipway.host.v1alpha1.WriteStdinRequest
+	22, // 29: slipway.host.v1alpha1.ProcessService.SignalProcess:input_type -> slipway.host.v1alpha1.SignalProcessRequest
+	4,  // 30: slipway.host.v1alpha1.ContainerService.EnsureContainer:output_type -> slipway.host.v1alpha1.EnsureContainerResponse
+	6,  // 31: slipway.host.v1alpha1.ContainerService.ListContainers:output_type -> slipway.host.v1alpha1.ListContainersResponse
+	10, // 32: slipway.host.v1alpha1.ContainerService.SealContainer:output_type -> slipway.host.v1alpha1.SealContainerResponse
+	12, // 33: slipway.host.v1alpha1.ContainerService.DestroyContainer:output_type -> slipway.host.v1alpha1.DestroyContainerResponse
+	14, // 34: slipway.host.v1alpha1.ProcessService.StartProcess:output_type -> slipway.host.v1alpha1.StartProcessResponse
+	17, // 35: slipway.host.v1alpha1.ProcessService.WaitProcess:output_type -> slipway.host.v1alpha1.WaitProcessResponse
+	19, // 36: slipway.host.v1alpha1.ProcessService.FollowOutput:output_type -> slipway.host.v1alpha1.Record
+	21, // 37: slipway.host.v1alpha1.ProcessService.WriteStdin:output_type -> slipway.host.v1alpha1.WriteStdinResponse
+	23, // 38: slipway.host.v1alpha1.ProcessService.SignalProcess:output_type -> slipway.host.v1alpha1.SignalProcessResponse
+	30, // [30:39] is the sub-list for method output_type
+	21, // [21:30] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_process_proto_init() }
@@ -1735,7 +1816,7 @@ func file_slipway_host_v1alpha1_process_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_host_v1alpha1_process_proto_rawDesc), len(file_slipway_host_v1alpha1_process_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
