@@ -106,7 +106,6 @@ type PluginInfo struct {
 	Name         string
 	Version      string
 	SDK          string // version of the contract's SDK it was built with
-	Features     []Feature
 	PluginSchema Schema
 	WorkerSchema Schema
 }
@@ -115,7 +114,6 @@ type PluginInfo struct {
 type HostInfo struct {
 	Version      string
 	Installation string
-	Features     []Feature
 }
 
 // Version of this SDK.

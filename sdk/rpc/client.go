@@ -122,8 +122,7 @@ func connect(addr net.Addr, opts DialOptions, pool mem.BufferPool) (*grpc.Client
 
 // Info tells the plugin who the host is and learns who the plugin is.
 func (c *Client) Info(ctx context.Context, host sdk.HostInfo) (sdk.PluginInfo, error) {
-	resp, err := unary(ctx, c, c.plugin.Info, &pb.InfoRequest{Version: host.Version, Installation: host.Installation,
-		Features: texts(host.Features)})
+	resp, err := unary(ctx, c, c.plugin.Info, &pb.InfoRequest{Version: host.Version, Installation: host.Installation})
 	if err != nil {
 		return sdk.PluginInfo{}, err
 	}

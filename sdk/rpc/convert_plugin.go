@@ -48,7 +48,7 @@ func fieldsFromPB(in []*pb.Field) []sdk.Field {
 
 func infoToPB(i sdk.PluginInfo) *pb.InfoResponse {
 	return &pb.InfoResponse{
-		Name: text(i.Name), Version: text(i.Version), Sdk: text(i.SDK), Features: texts(i.Features),
+		Name: text(i.Name), Version: text(i.Version), Sdk: text(i.SDK),
 		PluginSchema: &pb.Schema{Fields: fieldsToPB(i.PluginSchema.Fields)},
 		WorkerSchema: &pb.Schema{Fields: fieldsToPB(i.WorkerSchema.Fields)},
 	}
@@ -56,7 +56,7 @@ func infoToPB(i sdk.PluginInfo) *pb.InfoResponse {
 
 func infoFromPB(i *pb.InfoResponse) sdk.PluginInfo {
 	return sdk.PluginInfo{
-		Name: i.Name, Version: i.Version, SDK: i.Sdk, Features: featuresOf(i.Features),
+		Name: i.Name, Version: i.Version, SDK: i.Sdk,
 		PluginSchema: sdk.Schema{Fields: fieldsFromPB(i.PluginSchema.GetFields())},
 		WorkerSchema: sdk.Schema{Fields: fieldsFromPB(i.WorkerSchema.GetFields())},
 	}

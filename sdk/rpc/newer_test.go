@@ -61,7 +61,7 @@ type newerServer struct {
 }
 
 func (newerServer) Info(context.Context, *pb.InfoRequest) (*pb.InfoResponse, error) {
-	return newer(&pb.InfoResponse{Name: "newer", Features: []string{"time.travel"},
+	return newer(&pb.InfoResponse{Name: "newer",
 		PluginSchema: &pb.Schema{Fields: []*pb.Field{newer(&pb.Field{Name: "f", Type: 99})}}}), nil
 }
 

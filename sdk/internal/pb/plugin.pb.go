@@ -203,8 +203,7 @@ type InfoRequest struct {
 	// Version of the host.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	// Id of the host's installation, the value of the label slipway.installation on everything that it makes.
-	Installation  string   `protobuf:"bytes,2,opt,name=installation,proto3" json:"installation,omitempty"`
-	Features      []string `protobuf:"bytes,3,rep,name=features,proto3" json:"features,omitempty"`
+	Installation  string `protobuf:"bytes,2,opt,name=installation,proto3" json:"installation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -253,13 +252,6 @@ func (x *InfoRequest) GetInstallation() string {
 	return ""
 }
 
-func (x *InfoRequest) GetFeatures() []string {
-	if x != nil {
-		return x.Features
-	}
-	return nil
-}
-
 type InfoResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Such as "memory".
@@ -267,8 +259,7 @@ type InfoResponse struct {
 	// Semantic version of the plugin.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	// Name and version of the library behind it, for display.
-	Sdk      string   `protobuf:"bytes,3,opt,name=sdk,proto3" json:"sdk,omitempty"`
-	Features []string `protobuf:"bytes,4,rep,name=features,proto3" json:"features,omitempty"`
+	Sdk string `protobuf:"bytes,3,opt,name=sdk,proto3" json:"sdk,omitempty"`
 	// Settings of a plugin block and of a worker block. The host checks the operator's file against them.
 	PluginSchema  *Schema `protobuf:"bytes,5,opt,name=plugin_schema,json=pluginSchema,proto3" json:"plugin_schema,omitempty"`
 	WorkerSchema  *Schema `protobuf:"bytes,6,opt,name=worker_schema,json=workerSchema,proto3" json:"worker_schema,omitempty"`
@@ -325,13 +316,6 @@ func (x *InfoResponse) GetSdk() string {
 		return x.Sdk
 	}
 	return ""
-}
-
-func (x *InfoResponse) GetFeatures() []string {
-	if x != nil {
-		return x.Features
-	}
-	return nil
 }
 
 func (x *InfoResponse) GetPluginSchema() *Schema {
@@ -908,18 +892,16 @@ var File_slipway_runtime_v1alpha1_plugin_proto protoreflect.FileDescriptor
 
 const file_slipway_runtime_v1alpha1_plugin_proto_rawDesc = "" +
 	"\n" +
-	"%slipway/runtime/v1alpha1/plugin.proto\x12\x18slipway.runtime.v1alpha1\"g\n" +
+	"%slipway/runtime/v1alpha1/plugin.proto\x12\x18slipway.runtime.v1alpha1\"Q\n" +
 	"\vInfoRequest\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\"\n" +
-	"\finstallation\x18\x02 \x01(\tR\finstallation\x12\x1a\n" +
-	"\bfeatures\x18\x03 \x03(\tR\bfeatures\"\xf8\x01\n" +
+	"\finstallation\x18\x02 \x01(\tR\finstallationJ\x04\b\x03\x10\x04\"\xe2\x01\n" +
 	"\fInfoResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x10\n" +
-	"\x03sdk\x18\x03 \x01(\tR\x03sdk\x12\x1a\n" +
-	"\bfeatures\x18\x04 \x03(\tR\bfeatures\x12E\n" +
+	"\x03sdk\x18\x03 \x01(\tR\x03sdk\x12E\n" +
 	"\rplugin_schema\x18\x05 \x01(\v2 .slipway.runtime.v1alpha1.SchemaR\fpluginSchema\x12E\n" +
-	"\rworker_schema\x18\x06 \x01(\v2 .slipway.runtime.v1alpha1.SchemaR\fworkerSchema\"A\n" +
+	"\rworker_schema\x18\x06 \x01(\v2 .slipway.runtime.v1alpha1.SchemaR\fworkerSchemaJ\x04\b\x04\x10\x05\"A\n" +
 	"\x06Schema\x127\n" +
 	"\x06fields\x18\x01 \x03(\v2\x1f.slipway.runtime.v1alpha1.FieldR\x06fields\"\x88\x02\n" +
 	"\x05Field\x12\x12\n" +
