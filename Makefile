@@ -7,9 +7,9 @@ TESTFLAGS   ?=
 export PATH := $(PATH):/usr/sbin:/sbin
 # Packages whose tests talk to real servers. In the gate they run one at a time, beside the others, once the servers are built.
 SERVERS     := ./sdk/shim/internal/onnomad $(addprefix ./plugins/nomad,/. /nomadtest /store /internal/onnomad) ./plugins/garden/...
-# The gate runs these without the race detector: examples and mutants are small programs made of packages that have tests of their own, and
+# The gate runs these without the race detector: examples, mutants and slipway-runc are small programs made of packages that have tests of their own, and
 # nothing in the two packages of host/ runs beside anything else.
-ALONE       := ./conformance/mutant ./examples/... ./sdk/guide ./host/config ./host/job
+ALONE       := ./conformance/mutant ./examples/... ./plugins/runc/... ./sdk/guide ./host/config ./host/job
 
 # Those that take longest begin first, and much of their time they wait: so twice as many packages run at once as there are processors. With
 # more, each needs more of a processor, and all of them end later.
@@ -34,7 +34,7 @@ help: ## list the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
-build: programs shim store ## build the static binaries: bin/slipway, bin/slipway-memory, bin/slipway-garden, bin/slipway-nomad, bin/slipway-shim-linux-* for containers, and bin/slipway-store-linux-* for Nomad nodes
+build: programs shim store ## build the static binaries: bin/slipway, bin/slipway-memory, bin/slipway-garden, bin/slipway-nomad, on Linux bin/slipway-runc, bin/slipway-shim-linux-* for containers, and bin/slipway-store-linux-* for Nomad nodes
 
 .PHONY: programs
 programs:
@@ -42,6 +42,7 @@ programs:
 	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-memory ./plugins/memory/cmd
 	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-garden ./plugins/garden/cmd
 	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-nomad ./plugins/nomad/cmd
+	@[ "$$($(GO) env GOOS)" != linux ] || CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-runc ./plugins/runc/cmd
 
 .PHONY: shim
 shim:

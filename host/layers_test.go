@@ -32,7 +32,7 @@ var layers = map[string][]string{
 	"sdk/shim":                             {"sdk/..."},
 	"sdk/shim/cmd":                         {"sdk", "sdk/shim/internal/..."},
 	"sdk/shim/internal/...":                {"sdk", "sdk/keeper", "sdk/volumetar", "sdk/shim/internal/..."},
-	"sdk/shim/internal/onrunc":             {"examples/runc/engine"},                                             // in its tests: the shim's proof on real containers
+	"sdk/shim/internal/onrunc":             {"plugins/runc/engine"},                                              // in its tests: the shim's proof on real containers
 	"sdk/shim/internal/onnomad":            {"sdk/...", "host/launch", "conformance", "plugins/nomad/nomadtest"}, // in its tests: the same on Nomad
 	"sdk/keylock":                          {},
 	"sdk/volumetar":                        {"sdk"},
@@ -57,7 +57,10 @@ var layers = map[string][]string{
 	"plugins/garden/cmd":                   {"sdk/...", "plugins/garden"},
 	"plugins/garden/internal/...":          {"sdk"},
 	"plugins/garden/gardentest":            {"internal/testkit"},
-	"plugins/garden/gardentest/runcgarden": {"examples/runc/engine"},
+	"plugins/runc":                         {"sdk/...", "plugins/runc/engine", "conformance"}, // the last in its tests
+	"plugins/runc/cmd":                     {"sdk/rpc", "plugins/runc"},
+	"plugins/runc/engine":                  {},
+	"plugins/garden/gardentest/runcgarden": {"plugins/runc/engine"},
 	"host":                                 {"sdk/...", "host/config", "host/job", "host/launch", "host/pool", "host/stream", "host/spool", "host/store", "host/reap", "host/lifecycle"},
 	"host/api":                             {"sdk", "host", "host/..."},
 	"host/api/proto":                       {},
@@ -77,8 +80,6 @@ var layers = map[string][]string{
 	"examples/...":                         {"sdk/...", "host"},
 	"examples/chroot":                      {"sdk/...", "conformance"},
 	"examples/python":                      {"sdk", "conformance"}, // in its tests: a plugin that is no Go
-	"examples/runc/...":                    {"sdk/...", "examples/runc/..."},
-	"examples/runc/runtime":                {"sdk/...", "examples/runc/...", "conformance"},
 	"plugins/garden/internal/ongarden": { // in its tests: the program under hosts
 		"sdk/...", "host", "host/...", "conformance", "plugins/garden", "plugins/memory",
 	},

@@ -51,7 +51,7 @@ func linux(t *testing.T, dir string) []Base {
 			return nil
 		}
 	}
-	plugin := build(t, dir, "slipway-runc", "../../examples/runc")
+	plugin := build(t, dir, "slipway-runc", "../../plugins/runc/cmd")
 	shim := build(t, dir, "slipway-shim", "../../sdk/shim/cmd")
 	return []Base{{
 		Name: "runc", Command: []string{plugin}, Shell: true, Commands: probe(t, dir, "linux/"+goruntime.GOARCH),

@@ -258,7 +258,7 @@
 // # Where to go from here
 //
 //   - Limits of memory and processes: name the features, and have create put the first process into a cgroup with Container.Limits.
-//   - More between containers and the machine: users of their own, fewer capabilities, seccomp. examples/runc has runc do that.
+//   - More between containers and the machine: users of their own, fewer capabilities, seccomp. plugins/runc has runc do that.
 //   - Containers that are not on this machine: embed a shim.Driver in a worker of your own, with the one function execute; its package
 //     documentation lists what is left to do. plugins/garden is a plugin of that kind.
 //   - Volumes in directories, but containers of another kind: package volumedir. Things on a disk that several processes share: package shelf.

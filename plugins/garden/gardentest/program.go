@@ -60,7 +60,7 @@ func cached(checkout string) (programs, error) {
 		return programs{}, err
 	}
 	ours, err := key(here, append(common,
-		"../gardentest/runcgarden/*.go", "../gardentest/runcgarden/init/init.c", "../../../examples/runc/engine/*.go"))
+		"../gardentest/runcgarden/*.go", "../gardentest/runcgarden/init/init.c", "../../../plugins/runc/engine/*.go"))
 	if err != nil {
 		return programs{}, err
 	}

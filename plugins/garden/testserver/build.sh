@@ -49,4 +49,4 @@ ours() {
 }
 
 build "$cache/garden-servers-$(key)" tools
-build "$cache/garden-runcgarden-$(key ../gardentest/runcgarden/*.go ../gardentest/runcgarden/init/init.c $root/examples/runc/engine/*.go)" ours
+build "$cache/garden-runcgarden-$(key ../gardentest/runcgarden/*.go ../gardentest/runcgarden/init/init.c $root/plugins/runc/engine/*.go)" ours

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"code.cloudfoundry.org/garden"
-	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/plugins/runc/engine"
 )
 
 // container is one container. Its methods may be called at once.

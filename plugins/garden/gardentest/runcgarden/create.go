@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"code.cloudfoundry.org/garden"
-	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/plugins/runc/engine"
 )
 
 // initPath is where process 1 is in a container: on the tmpfs that is mounted there anyway, so that the root needs no place for it.

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"code.cloudfoundry.org/garden"
-	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/plugins/runc/engine"
 )
 
 // process is one run of a program. It belongs to the container, not to the connection that started it.

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/moby/sys/user"
-	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/plugins/runc/engine"
 )
 
 // account is a user as a container's own files have it.

@@ -1,6 +1,6 @@
 //go:build linux
 
-package runtime
+package runc
 
 import (
 	"bytes"
@@ -11,14 +11,14 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	goruntime "runtime"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/plugins/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shelf"
 	"github.com/slipway-run/slipway/sdk/shim"
@@ -86,7 +86,7 @@ func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
 		Health:               sdk.Healthy,
 		ContainerIncarnation: w.Incarnation() + "-" + w.boot, // they begin anew with each start of the machine
 		VolumeIncarnation:    w.Incarnation(),
-		Capacity:             sdk.Resources{CPUMillis: int64(goruntime.NumCPU()) * 1000},
+		Capacity:             sdk.Resources{CPUMillis: int64(runtime.NumCPU()) * 1000},
 		Encodings:            []string{sdk.EncodingRaw},
 	}
 	features, err := w.probe(ctx)

@@ -1,12 +1,13 @@
 //go:build linux
 
-package runtime
+package runc
 
 import (
 	"cmp"
 	"context"
 	"os"
 	"path/filepath"
+	"runtime"
 
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -19,7 +20,7 @@ type Config struct {
 	State  string `json:"state" required:"true" doc:"Absolute path of the directory where volumes and containers are kept. Made where missing; for root alone."`
 	Runc   string `json:"runc" default:"runc" doc:"The runc program: a path, or a name to seek in PATH."`
 	Rootfs string `json:"rootfs" doc:"Absolute path of a directory that is the root of containers without an image; each gets a copy. Without it they get busybox."`
-	Shim   string `json:"shim" doc:"Absolute path of the program slipway-shim for containers. Without it: slipway-shim beside the plugin's own program."`
+	Shim   string `json:"shim" doc:"Absolute path of the program slipway-shim for containers. Without it: slipway-shim-linux-ARCHITECTURE beside the plugin's own program."`
 	Keeper string `json:"keeper" default:"serve" oneof:"serve,init" doc:"How the keeper of a container's processes comes to be: \"serve\" is process 1 itself, \"init\" the first command that is run beside a process 1 that does nothing."`
 }
 
@@ -60,7 +61,7 @@ func (c Config) check(worker string) (Config, error) {
 		if err != nil {
 			return c, sdk.NewInvalid(sdk.ReasonConfig, "worker %q: set \"shim\": this program does not know its own place: %v", worker, err)
 		}
-		c.Shim = filepath.Join(filepath.Dir(self), "slipway-shim")
+		c.Shim = filepath.Join(filepath.Dir(self), "slipway-shim-linux-"+runtime.GOARCH)
 	}
 	for name, path := range map[string]string{"state": c.State, "shim": c.Shim} {
 		if !filepath.IsAbs(path) {
@@ -68,7 +69,7 @@ func (c Config) check(worker string) (Config, error) {
 		}
 	}
 	if info, err := os.Stat(c.Shim); err != nil || !info.Mode().IsRegular() {
-		return c, sdk.NewInvalid(sdk.ReasonConfig, "worker %q: there is no program %s; set \"shim\" to where slipway-shim is", worker, c.Shim)
+		return c, sdk.NewInvalid(sdk.ReasonConfig, "worker %q: there is no program %s; set \"shim\" to where slipway-shim is (make build makes it)", worker, c.Shim)
 	}
 	if c.Rootfs != "" {
 		if info, err := os.Stat(c.Rootfs); !filepath.IsAbs(c.Rootfs) || err != nil || !info.IsDir() {

@@ -1,6 +1,6 @@
 //go:build linux
 
-package runtime
+package runc
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/plugins/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shelf"
 	"github.com/slipway-run/slipway/sdk/shim"

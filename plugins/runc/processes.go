@@ -1,6 +1,6 @@
 //go:build linux
 
-package runtime
+package runc
 
 import (
 	"cmp"
@@ -10,7 +10,7 @@ import (
 	"io/fs"
 	"slices"
 
-	"github.com/slipway-run/slipway/examples/runc/engine"
+	"github.com/slipway-run/slipway/plugins/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/volumedir"
 )

@@ -4,8 +4,8 @@
 package main
 
 import (
-	"github.com/slipway-run/slipway/examples/runc/runtime"
+	"github.com/slipway-run/slipway/plugins/runc"
 	"github.com/slipway-run/slipway/sdk/rpc"
 )
 
-func main() { rpc.Serve(runtime.Plugin()) }
+func main() { rpc.Serve(runc.Plugin()) }

@@ -1,6 +1,6 @@
 //go:build linux
 
-package runtime
+package runc
 
 import (
 	"encoding/json"
@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/slipway-run/slipway/conformance"
@@ -26,17 +27,17 @@ func TestProgram(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		removeState(t, filepath.Join(dir, "state"))
-		for _, program := range []string{"slipway-runc", "slipway-shim", "."} {
+		for _, program := range []string{"slipway-runc", shimName(), "."} {
 			if err := os.Remove(filepath.Join(dir, program)); err != nil {
 				t.Error(err)
 			}
 		}
 	})
 	program := filepath.Join(dir, "slipway-runc")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/slipway-run/slipway/examples/runc").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/slipway-run/slipway/plugins/runc/cmd").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	if err := os.Rename(buildShim(t), filepath.Join(dir, "slipway-shim")); err != nil { // where the plugin looks by itself
+	if err := os.Rename(buildShim(t), filepath.Join(dir, shimName())); err != nil { // where the plugin looks by itself
 		t.Fatal(err)
 	}
 	target := conformance.Command(conformance.Program{
@@ -50,3 +51,6 @@ func TestProgram(t *testing.T) {
 		Short: true, TimeScale: 10 * testkit.TimeScale(), Profiles: []conformance.Profile{conformance.Recovery, conformance.Streaming, conformance.Wire},
 	})
 }
+
+// shimName is what make build calls the shim of this machine.
+func shimName() string { return "slipway-shim-linux-" + runtime.GOARCH }
