@@ -206,3 +206,21 @@ func TestArtifacts(t *testing.T) {
 		}
 	}
 }
+
+// TestSchemaWordsForgeNothing: what a plugin says of its settings stands where the operator reads what is wrong with the file, and looks like no line of anybody else's.
+func TestSchemaWordsForgeNothing(t *testing.T) {
+	forged := "\x1b[2Jits address\nonly - succeeded\n" + strings.Repeat("x", 100<<10)
+	schema := sdk.Schema{Fields: []sdk.Field{
+		{Name: "must", Type: sdk.TypeString, Required: true, Doc: forged},
+		{Name: "one", Type: sdk.TypeString, OneOf: []string{"a\nonly - succeeded", "\x1b[2Jb"}},
+	}}
+	_, diags := config.Decode(parseBody(t, []byte(`one = "c"`), "f.hcl"), schema, hcl.Range{})
+	if len(diags) != 2 {
+		t.Fatalf("%d complaints: %v", len(diags), diags)
+	}
+	for _, d := range diags {
+		if strings.ContainsAny(d.Detail, "\x1b") || strings.Contains(d.Detail, "\nonly") || len(d.Detail) > 20<<10 {
+			t.Errorf("it shows %d bytes: %.200q", len(d.Detail), d.Detail)
+		}
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
+	"github.com/slipway-run/slipway/internal/printable"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -94,7 +95,7 @@ func (r *reader) keepSecret(expr hcl.Expression) {
 func (r *reader) missing(what string, f sdk.Field, at hcl.Range) {
 	detail := fmt.Sprintf("The %s %q is required.", what, f.Name)
 	if f.Doc != "" {
-		detail = fmt.Sprintf("The %s %q is required: %s", what, f.Name, f.Doc)
+		detail = fmt.Sprintf("The %s %q is required: %s", what, f.Name, printable.Message(f.Doc)) // a plugin's words
 	}
 	r.wrong(at, "Missing required "+what, "%s", detail)
 }
@@ -280,7 +281,7 @@ func (r *reader) scalar(f sdk.Field, expr hcl.Expression, what string) (any, boo
 	if !hidden {
 		shown, hint = strconv.Quote(fmt.Sprint(got))+" ", didYouMean(fmt.Sprint(got), f.OneOf)
 	}
-	r.wrong(expr.Range(), "Wrong value", "The value %sof %s is not one of %s.%s", shown, what, strings.Join(f.OneOf, ", "), hint)
+	r.wrong(expr.Range(), "Wrong value", "The value %sof %s is not one of %s.%s", shown, what, printable.Message(strings.Join(f.OneOf, ", ")), printable.Message(hint))
 	return nil, false
 }
 

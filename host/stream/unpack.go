@@ -126,6 +126,9 @@ func mustBeEmpty(root *os.Root) error {
 	return err
 }
 
+// maxDepth is how many directories may be in each other. Other programs stop before: Linux takes paths of 4 KiB.
+const maxDepth = 2000
+
 // unpacking is one archive being read.
 type unpacking struct {
 	Unpacker
@@ -215,8 +218,15 @@ func (p *unpacking) enter(dir string) (failed string, err error) {
 	if at == dir {
 		return "", nil
 	}
+	if strings.Count(dir, "/") >= maxDepth { // each directory is entered from the root on
+		return "", damaged("it is more than %d directories deep", maxDepth)
+	}
 	missing := strings.Split(strings.TrimPrefix(dir, at+"/"), "/")
 	for _, part := range missing {
+		if err := p.in.ctx.Err(); err != nil {
+			p.in.err = err
+			return "", err
+		}
 		at = path.Join(at, part)
 		d := entered{name: at}
 		err := p.root.Mkdir(at, 0o777)

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -74,6 +75,35 @@ func TestUnpackHoleIsInterrupted(t *testing.T) {
 	err := stream.Unpacker{MaxBytes: 1 << 60}.Unpack(ctx, bytes.NewReader(testkit.SparseBomb("bomb", 1<<60)), into)
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("unpacking it: %v", err)
+	}
+}
+
+// TestUnpackDeep: directories in directories take neither memory nor time without end, and as deep as paths can be they are unpacked.
+func TestUnpackDeep(t *testing.T) {
+	archive := func(depth int) io.Reader {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		must(t, w.WriteHeader(&tar.Header{Name: strings.Repeat("d/", depth) + "file", Typeflag: tar.TypeReg, Mode: 0o644}))
+		must(t, w.Close())
+		return &b
+	}
+	into, _ := guarded(t)
+	must(t, stream.UnpackDir(t.Context(), archive(500), into))
+	if _, err := os.Stat(filepath.Join(into, strings.Repeat("d/", 500), "file")); err != nil {
+		t.Error(err)
+	}
+	deep, _ := guarded(t)
+	if err := stream.UnpackDir(t.Context(), archive(100_000), deep); !errors.Is(err, sdk.ReasonArchive) {
+		t.Errorf("a hundred thousand directories in each other: %v", err)
+	}
+	if left, err := os.ReadDir(deep); err != nil || len(left) > 0 {
+		t.Errorf("there is %v, %v", left, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	other, _ := guarded(t)
+	if err := stream.UnpackDir(ctx, archive(500), other); !errors.Is(err, context.Canceled) {
+		t.Errorf("of a caller that has gone: %v", err)
 	}
 }
 

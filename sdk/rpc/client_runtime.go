@@ -55,6 +55,9 @@ func (r *runtime) Workers(ctx context.Context, emit func(sdk.WorkerEvent) error)
 			return err
 		}
 		for _, w := range m.Workers {
+			if len(w.Name) > maxErrorText {
+				return sdk.NewInternal(nil, "the plugin tells a worker whose name has %d bytes", len(w.Name))
+			}
 			switch event.Kind {
 			case sdk.WorkerRemove:
 				c.told.drop(infoKey(w.Name), statusKey(w.Name))

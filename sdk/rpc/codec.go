@@ -57,14 +57,31 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	in, ok := v.(*incoming)
 	if !ok {
-		return c.CodecV2.Unmarshal(data, v)
+		return c.decode(data, v)
 	}
 	head, ok := chunkHead(data)
 	if !ok {
-		return c.CodecV2.Unmarshal(data, in.other)
+		return c.decode(data, in.other)
 	}
 	in.chunk, in.bytes = true, without(data, head)
 	return nil
+}
+
+// lightBytes is the size of messages that cannot come to much, whatever they hold.
+const lightBytes = 32 << 10
+
+// decode leaves to gRPC's own codec what is not too much once it is decoded.
+func (c codec) decode(data mem.BufferSlice, v any) error {
+	m, ok := v.(proto.Message)
+	if !ok || data.Len() <= lightBytes {
+		return c.CodecV2.Unmarshal(data, v)
+	}
+	whole := data.MaterializeToBuffer(mem.DefaultBufferPool()) // as gRPC's own would
+	defer whole.Free()
+	if err := weigh(whole.ReadOnlyData(), m.ProtoReflect().Descriptor()); err != nil {
+		return err
+	}
+	return c.CodecV2.Unmarshal(mem.BufferSlice{whole}, v)
 }
 
 // chunkHead gives the length of what comes before a chunk's bytes. It is false if the message is anything but a chunk.

@@ -27,7 +27,7 @@ func statusToPB(s sdk.Status) *pb.StatusResponse {
 
 func statusFromPB(s *pb.StatusResponse) sdk.Status {
 	return sdk.Status{
-		Health: fromPB(healths(), s.Health), Reason: s.Reason,
+		Health: fromPB(healths(), s.Health), Reason: shorten(s.Reason),
 		ContainerIncarnation: s.ContainerIncarnation, VolumeIncarnation: s.VolumeIncarnation,
 		Features: featuresOf(s.Features), Capacity: resourcesFromPB(s.Capacity), Used: resourcesFromPB(s.Used),
 		Encodings: s.Encodings, Zone: s.Zone, ContainersAway: s.ContainersAway,

@@ -15,8 +15,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/slipway-run/slipway/plugins/runc/engine"
 	"github.com/slipway-run/slipway/internal/testkit"
+	"github.com/slipway-run/slipway/plugins/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
 )
 

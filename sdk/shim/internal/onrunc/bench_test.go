@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/slipway-run/slipway/plugins/runc/engine"
 	"github.com/slipway-run/slipway/internal/testkit"
+	"github.com/slipway-run/slipway/plugins/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/shim"
 )

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/slipway-run/slipway/plugins/runc/engine"
 	"github.com/slipway-run/slipway/internal/testkit"
+	"github.com/slipway-run/slipway/plugins/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
 )
 
