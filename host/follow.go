@@ -102,6 +102,7 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 	var b backoff
 	skipped := false
 	var failing time.Time // since when there has been no sign of the process
+	var gap time.Time     // when the last one was passed
 	pctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(p.over, stop)()
@@ -143,7 +144,11 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 		case verdictGap:
 			if p.skip(out, err) && !skipped {
 				skipped = true
-				continue
+				often := time.Since(gap) < statusEvery // though there was output in between
+				gap = time.Now()
+				if !often {
+					continue
+				}
 			}
 			if tooLong { // there was one before, without output since, or it is none
 				return p.lost(ctx, out, fmt.Sprintf("following it failed: %v", err))

@@ -52,7 +52,7 @@ func TestToldEnds(t *testing.T) {
 
 // TestFollowLies: whatever a plugin tells of a process's output and end, or does not tell, an interrupt ends the command, and leaves nothing.
 func TestFollowLies(t *testing.T) {
-	for _, lie := range []string{"no exit ever", "ends without an exit", "superseded by nobody", "negative position", "last position", "hole", "a byte is gone, for ever", "no byte is gone"} {
+	for _, lie := range []string{"no exit ever", "ends without an exit", "superseded by nobody", "negative position", "last position", "hole", "a byte is gone, for ever", "no byte is gone", "every second byte is gone"} {
 		t.Run(lie, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)

@@ -100,7 +100,7 @@ func giveUpTime() time.Duration {
 	return d
 }
 
-// abandonTime is how long plugins may take to be killed.
+// abandonTime is how long plugins may take to be killed, and a directory to be removed.
 const abandonTime = 200 * time.Millisecond
 
 // giveUp ends slipway wherever it is stuck, and leaves neither plugins nor a directory of its own.
@@ -108,18 +108,23 @@ func (a *app) giveUp() {
 	if h := a.host.Load(); h != nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		killed := make(chan struct{})
-		go func() {
-			defer close(killed)
-			_ = h.Close(ctx) // under way already, perhaps
-		}()
-		select {
-		case <-killed:
-		case <-time.After(abandonTime):
-		}
+		briefly(func() { _ = h.Close(ctx) }) // under way already, perhaps
 		if a.stateDir == "" {
-			_ = os.RemoveAll(h.StateDir()) // what stays is swept by the next one
+			briefly(func() { _ = os.RemoveAll(h.StateDir()) }) // what stays is swept by the next one
 		}
 	}
 	os.Exit(codeInterrupted)
+}
+
+// briefly calls f and leaves it behind if it takes long: the process ends in any case.
+func briefly(f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(abandonTime):
+	}
 }

@@ -85,10 +85,25 @@ func Lines(s string) string {
 	return string(Escape([]byte(s)).Bytes)
 }
 
+// maxLines bounds the lines of a message: a terminal shows no more of them at once.
+const maxLines = 40
+
 // Message is what is shown of an error or a reason: escaped, its lines after the first indented, and of a very long one the beginning, with word of how much is left out.
 func Message(s string) string {
-	s = Lines(cut(s, maxMessage))
+	s = Lines(fewLines(cut(s, maxMessage)))
 	return strings.ReplaceAll(s, "\n", "\n"+indent)
+}
+
+func fewLines(s string) string {
+	n := strings.Count(s, "\n")
+	if n < maxLines {
+		return s
+	}
+	at := 0
+	for range maxLines - 1 {
+		at += strings.Index(s[at:], "\n") + 1
+	}
+	return fmt.Sprintf("%s[%d more lines]", s[:at], n-maxLines+2)
 }
 
 // Line is what is shown of a name, or of whatever else has to be in one line: escaped, line ends and tabs, too, and of a very long one the beginning.

@@ -28,6 +28,19 @@ func TestMessage(t *testing.T) {
 	}
 }
 
+// TestMessageOfManyLines: a screen is not scrolled away.
+func TestMessageOfManyLines(t *testing.T) {
+	for n, want := range map[int]int{39: 40, 40: 40, 1000: 40} {
+		got := printable.Message(strings.Repeat("\n", n))
+		if lines := strings.Count(got, "\n") + 1; lines != want {
+			t.Errorf("%d line ends give %d lines, want %d", n, lines, want)
+		}
+	}
+	if got := printable.Message(strings.Repeat("a\n", 60) + "end"); !strings.HasSuffix(got, "a\n    [22 more lines]") {
+		t.Errorf("it ends with %q", got[len(got)-40:])
+	}
+}
+
 func TestLine(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"worker-1/node", "worker-1/node"},

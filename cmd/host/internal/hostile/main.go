@@ -69,11 +69,15 @@ func lies() map[string]lie {
 		"hole":                     {follow: recordAt(func(at sdk.Position) sdk.Position { return at + 1 })},
 		"a byte is gone, for ever": {follow: gap(1)},
 		"no byte is gone":          {follow: gap(0)},
-		"status":                   {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Degraded, forged }},
-		"away":                     {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Away, forged }},
-		"start refused":            {start: func(context.Context) error { return sdk.NewInvalid(sdk.ReasonExecutableNotFound, "%s", forged) }},
-		"long refusal":             {start: func(context.Context) error { return sdk.NewInvalid(sdk.ReasonSpec, "%s", strings.Repeat("x", 100<<10)) }},
-		"start not answered":       {start: forever},
+		"every second byte is gone": {follow: func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
+			return errors.Join(f.Opened(sdk.Opened{State: sdk.ProcessRunning}), f.Output([]sdk.Record{{Stream: sdk.Stdout, Position: from, Data: []byte("x")}}),
+				gap(2)(ctx, w, c, p, from, sdk.Follow{Opened: func(sdk.Opened) error { return nil }}))
+		}},
+		"status":             {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Degraded, forged }},
+		"away":               {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Away, forged }},
+		"start refused":      {start: func(context.Context) error { return sdk.NewInvalid(sdk.ReasonExecutableNotFound, "%s", forged) }},
+		"long refusal":       {start: func(context.Context) error { return sdk.NewInvalid(sdk.ReasonSpec, "%s", strings.Repeat("x", 100<<10)) }},
+		"start not answered": {start: forever},
 		"paused": {follow: func(context.Context, sdk.Worker, sdk.ContainerID, sdk.ProcessID, sdk.Position, sdk.Follow) error {
 			return sdk.NewUnavailable(nil, "%s", forged)
 		}},
