@@ -39,26 +39,26 @@ func (h *Host) undoing(ctx context.Context, d time.Duration) (context.Context, c
 
 type hurryKey struct{}
 
-// hurried gives a context under which all that is undone ends a moment after kill is closed. Release ends the watch.
-func hurried(ctx context.Context, kill <-chan struct{}) (_ context.Context, release func()) {
-	if kill == nil {
-		return ctx, func() {}
-	}
+// hurried gives a context under which all that is undone ends within the time that is given once ctx has ended, and a moment after kill is closed. Release ends the watch.
+func hurried(ctx context.Context, within time.Duration, kill <-chan struct{}) (_ context.Context, release func()) {
 	hurry, end := context.WithCancel(context.Background())
 	over := make(chan struct{})
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		select {
-		case <-kill:
-		case <-over:
-			return
-		}
-		moment := time.NewTimer(hurryTime)
-		defer moment.Stop()
-		select {
-		case <-moment.C:
-			end()
-		case <-over:
+		ended := ctx.Done()
+		var late <-chan time.Time
+		for {
+			select {
+			case <-ended:
+				ended, late = nil, time.After(within)
+			case <-kill:
+				ended, kill, late = nil, nil, time.After(hurryTime)
+			case <-late:
+				end()
+				return
+			case <-over:
+				return
+			}
 		}
 	})
 	return context.WithValue(ctx, hurryKey{}, hurry), func() {

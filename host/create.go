@@ -46,9 +46,11 @@ func (h *Host) create(ctx context.Context, owner string, where *placed, req Cont
 	}
 	h.fault("container-intent")
 	err = w.work(ctx, "create container", func(ctx context.Context, conn sdk.Worker, sign func()) error {
+		told := pacer{tell: req.tell}
+		defer told.end()
 		return conn.CreateContainer(ctx, c.record.Spec, func(pr sdk.Progress) {
 			sign()
-			req.tell(Event{Kind: EventCreating, Worker: w.name, Message: strings.TrimSpace(pr.Phase + " " + pr.Message)})
+			told.put(Event{Kind: EventCreating, Worker: w.name, Message: fewWords(strings.TrimSpace(pr.Phase + " " + pr.Message))})
 		})
 	})
 	h.fault("container-made")

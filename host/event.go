@@ -51,6 +51,53 @@ func slowEvent(worker, what string) Event {
 	return Event{Kind: EventWaiting, Worker: worker, Message: fmt.Sprintf("for worker %s: %s", worker, what)}
 }
 
+// progressEvery is how often a plugin's progress is told, however often it tells any.
+const progressEvery = 100 * time.Millisecond
+
+// pacer tells an event at once, and of those that follow soon the newest, after a while. It may be used by several goroutines.
+type pacer struct {
+	tell func(Event)
+
+	mu     sync.Mutex
+	newest *Event      // that was not told yet
+	timer  *time.Timer // nil: nothing was told of late
+	ended  bool
+}
+
+func (p *pacer) put(e Event) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.newest = &e
+	if p.timer == nil {
+		p.tellNewest()
+	}
+}
+
+// tellNewest tells what is to be told, and looks again after a while. The caller holds p.mu.
+func (p *pacer) tellNewest() {
+	p.timer = nil
+	if p.newest == nil || p.ended {
+		return
+	}
+	p.tell(*p.newest)
+	p.newest = nil
+	p.timer = time.AfterFunc(progressEvery, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.tellNewest()
+	})
+}
+
+// end has nothing more told. It waits for what is being told.
+func (p *pacer) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended = true
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+}
+
 // StreamProgress tells how far a stream of data has come.
 type StreamProgress struct {
 	Artifact string // its name

@@ -115,10 +115,11 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 	}, nil)
 	for {
 		conn, err := p.acquire(pctx)
-		at, began := out.Position(), time.Now()
+		at := out.Position()
+		var opened time.Time // zero: it was not
 		if err == nil {
 			var exit *sdk.Exit
-			if exit, err = p.followOnce(ctx, pctx, conn, out); exit != nil {
+			if exit, err = p.followOnce(ctx, pctx, conn, out, &opened); exit != nil {
 				return Outcome{Exit: exit}
 			}
 		}
@@ -128,7 +129,8 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 		if p.over.Err() != nil {
 			err = errContainerOver
 		}
-		if failing.IsZero() || out.Position() > at || time.Since(began) >= statusEvery { // a quiet process is followed for long
+		quiet := !opened.IsZero() && time.Since(opened) >= statusEvery // a process may be, for long
+		if failing.IsZero() || out.Position() > at || quiet {
 			failing, skipped = time.Now(), false
 		}
 		tooLong := time.Since(failing) >= p.h.cfg.Timing.WorkerGone
@@ -196,8 +198,8 @@ func (p *Process) skip(out *spool.Writer, err error) bool {
 	return out.Append([]spool.Record{gap}) == nil
 }
 
-// followOnce follows until the connection ends. It gives the exit once that is stored.
-func (p *Process) followOnce(ctx, heard context.Context, conn sdk.Worker, out *spool.Writer) (exit *sdk.Exit, err error) {
+// followOnce follows until the connection ends. It notes when its plugin has begun to tell of the process, and gives the exit once that is stored.
+func (p *Process) followOnce(ctx, heard context.Context, conn sdk.Worker, out *spool.Writer, began *time.Time) (exit *sdk.Exit, err error) {
 	if trailer, ok := out.Finished(); ok { // an earlier host stored the exit and died before its row
 		if len(trailer) == 0 {
 			return nil, errEndedWithoutExit
@@ -234,6 +236,7 @@ func (p *Process) followOnce(ctx, heard context.Context, conn sdk.Worker, out *s
 		Acks: acks,
 		Opened: func(sdk.Opened) error {
 			opened()
+			*began = time.Now()
 			resumed = time.AfterFunc(resumedAfter, p.tellResumed)
 			return nil
 		},

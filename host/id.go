@@ -16,8 +16,8 @@ var ownerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._/:@#-]{0,199}$`)
 
 var runPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@#-]{0,127}$`)
 
-// checkRunID is Invalid unless id can stand in the owners of what a run has, such as [RunOwner]'s: it ends there where the first "/" is.
-func checkRunID(id string) error {
+// CheckRunID is Invalid unless id can stand in the owners of what a run has, such as [RunOwner]'s: it ends there where the first "/" is.
+func CheckRunID(id string) error {
 	if runPattern.MatchString(id) {
 		return nil
 	}

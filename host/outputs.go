@@ -30,7 +30,7 @@ func (c *Container) Seal(ctx context.Context) (map[string]*Artifact, error) {
 		}
 		out[name] = a
 	}
-	return out, c.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+	return out, c.h.store.Release(context.WithoutCancel(ctx), store.KillSafe, func(tx *store.Tx) error {
 		_, err := c.h.doomVolumes(tx, string(c.id))
 		return err
 	})
@@ -56,7 +56,8 @@ func (c *Container) sealOutput(ctx context.Context, name, id string) (*Artifact,
 	}
 	c.h.fault("output-sealed")
 	bytes := c.h.sizeOf(ctx, row)
-	err = c.h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+	kept := context.WithoutCancel(ctx) // it is sealed: an interrupt while it was measured changes nothing of that
+	err = c.h.store.Update(kept, store.KillSafe, func(tx *store.Tx) error {
 		_, err := c.h.keepVolume(tx, row, a.ID, bytes)
 		return err
 	})

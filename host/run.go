@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -141,14 +142,14 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 	if req.ID == "" {
 		req.ID = NewRunID()
 	}
-	if err := checkRunID(req.ID); err != nil {
+	if err := CheckRunID(req.ID); err != nil {
 		return nil, err
 	}
 	if !h.enterRun(req.ID) {
 		return nil, &RunBusyError{ID: req.ID}
 	}
 	defer h.leaveRun(ctx, req.ID)
-	ctx, release := hurried(ctx, req.Kill)
+	ctx, release := hurried(ctx, cmp.Or(req.Grace, DefaultGrace)+cleanupTime, req.Kill)
 	defer release()
 	events, leave := whileHere(req.Events)
 	defer leave()
@@ -268,7 +269,7 @@ func (h *Host) beginRun(ctx context.Context, req RunRequest) (*run, error) {
 func (q *RunRequest) Check() error {
 	var errs []error
 	if q.ID != "" {
-		if err := checkRunID(q.ID); err != nil {
+		if err := CheckRunID(q.ID); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -366,10 +367,11 @@ func (r *run) takeOutputs(ctx context.Context) (map[string]string, error) {
 	var errs []error
 	for _, o := range r.req.Job.Outputs {
 		target, ok := r.req.Outputs[o.Name]
-		if !ok || ctx.Err() != nil {
+		if !ok || o.From.Step != "" && r.results[o.From.Step].State != StepSucceeded {
 			continue
 		}
-		if o.From.Step != "" && r.results[o.From.Step].State != StepSucceeded {
+		if ctx.Err() != nil { // whoever asked for it is not told that all went well
+			errs = append(errs, fmt.Errorf("output %q: %w", o.Name, errInterrupted))
 			continue
 		}
 		a, err := r.artifact(ctx, o.From)

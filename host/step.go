@@ -118,7 +118,10 @@ func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string
 	if outcome.Exit != nil {
 		observe(Event{Kind: EventExited, Worker: res.Worker, Exit: outcome.Exit})
 	}
-	if why != nil || outcome.Err != nil { // not ended by itself: what it leaves is no output
+	if why != nil { // its container is destroyed, or owed that
+		return r.failed(ctx, res, res.Err)
+	}
+	if outcome.Err != nil { // not ended by itself: what it leaves is no output
 		r.destroy(ctx, c)
 		return r.failed(ctx, res, res.Err)
 	}
@@ -246,8 +249,8 @@ func (r *run) process(s *job.Step) ProcessRequest {
 	return req
 }
 
-// await waits for the process, and aborts it when its timeout passes or the run is interrupted; why is then the reason. A
-// timeout counts from when this host saw the process start.
+// await waits for the process, and aborts it when its timeout passes or the run is interrupted; why is then the reason, and its container
+// was destroyed as far as its worker let that be done in time. A timeout counts from when this host saw the process start.
 func (r *run) await(ctx context.Context, c *Container, p *Process, timeout time.Duration) (_ Outcome, why error) {
 	var expired <-chan time.Time
 	if timeout > 0 {
@@ -267,6 +270,8 @@ func (r *run) await(ctx context.Context, c *Container, p *Process, timeout time.
 		defer cancel()
 		if _, err := p.Wait(ctx); err == nil {
 			why = nil
+		} else {
+			r.destroy(ctx, c)
 		}
 	}
 	// Abort has waited for as long as it may: a process that is still followed then is on a worker that is away.

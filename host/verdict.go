@@ -108,14 +108,20 @@ func (t *toldExit) admit(e sdk.Exit) (_ sdk.Exit, defect, err error) {
 	return t.exit, defect, nil
 }
 
-// maxExitMessage is how much is kept of what a runtime says of an end.
-const maxExitMessage = 4 << 10
+// maxWords is how much is kept of what a runtime says of an end, or of how far it is, in bytes.
+const maxWords = 4 << 10
+
+// fewWords is the beginning of what a runtime says.
+func fewWords(text string) string {
+	if len(text) <= maxWords {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxWords], "") + "..."
+}
 
 // keepable is an exit without what is for display only and cannot be stored: whatever its plugin makes of that, the end itself counts.
 func keepable(e sdk.Exit) sdk.Exit {
-	if len(e.Message) > maxExitMessage {
-		e.Message = strings.ToValidUTF8(e.Message[:maxExitMessage], "") + "..."
-	}
+	e.Message = fewWords(e.Message)
 	for _, at := range []*time.Time{&e.StartedAt, &e.EndedAt} {
 		if y := at.UTC().Year(); y < 0 || y > 9999 { // JSON has none of them
 			*at = time.Time{}

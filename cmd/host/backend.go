@@ -179,15 +179,22 @@ func (e *embedded) abort(ctx context.Context, id string) (*host.RunResult, map[s
 	return res, e.h.Owed(), err
 }
 
-// tidy has the host tidy up after this run and earlier ones, until somebody hurries.
+// tidy has the host tidy up after this run and earlier ones, until somebody hurries. An interrupted run has waited for its workers already.
 func (e *embedded) tidy(ctx context.Context, hurry <-chan struct{}) map[string]host.Owed {
-	ctx, release := boundedBy(context.WithoutCancel(ctx), leftTime, hurry, 0)
+	most := leftTime
+	if ctx.Err() != nil {
+		most = interruptedLeftTime
+	}
+	ctx, release := boundedBy(context.WithoutCancel(ctx), most, hurry, 0)
 	defer release()
 	return e.h.Tidy(ctx)
 }
 
-// leftTime is how long a command takes to tidy up after itself, and after earlier ones that were killed.
-const leftTime = 30 * time.Second
+// leftTime is how long a command takes to tidy up after itself, and after earlier ones that were killed; interruptedLeftTime once it was interrupted.
+const (
+	leftTime            = 30 * time.Second
+	interruptedLeftTime = 3 * time.Second
+)
 
 // daemon is a host in another process.
 type daemon struct {

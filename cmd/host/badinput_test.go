@@ -193,6 +193,9 @@ func TestBadInput(t *testing.T) {
 		"empty config":       {args: []string{"-c", "", "plugins"}, code: codeUsage, says: []string{"--config is empty"}},
 		"empty id":           {args: []string{"run", "--state", "state", "--id=", "j.hcl"}, code: codeUsage, says: []string{"--id is empty"}},
 		"id without a state": {args: []string{"run", "--id", "x", "j.hcl"}, code: codeUsage, says: []string{"--id x needs --state DIR"}},
+		"id that leads out":  {args: []string{"run", "--state", "state", "--id", "../x", "j.hcl"}, files: map[string]string{"j.hcl": oneStep("true")}, code: codeUsage, says: []string{`"../x"`, "letters"}},
+		"id with a space":    {args: []string{"run", "--state", "state", "--id", "a b", "j.hcl"}, files: map[string]string{"j.hcl": oneStep("true")}, code: codeUsage, says: []string{`"a b"`, "letters"}},
+		"two formats":        {args: []string{"run", "-o", "json", "-o", "text", "j.hcl"}, code: codeUsage, says: []string{"-o json and -o text: choose one"}},
 		"exec, input with something that cannot be read": {
 			files: map[string]string{"in/a": "a"}, prepare: unreadable("in/secret"),
 			args: []string{"exec", "-i", "in=in", "--", "true"}, code: codeUsage, says: []string{"input/in", "in/secret", "; leave it out of the input"},

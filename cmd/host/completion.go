@@ -116,11 +116,13 @@ func (a *app) completions(root *cobra.Command) {
 				if c.Name() == "explain" {
 					c.ValidArgsFunction = first(values(cases()...))
 				}
+				if c.Name() == "run" {
+					flag(c, "only", values(cases()...))
+					flag(c, "skip", values(cases()...))
+				}
 			}
 		}
-		if c.Name() != "run" && c.Name() != "exec" { // where it may be a directory, too
-			flag(c, "output", values(formatText, formatJSON))
-		}
+		flag(c, "output", values(formatText, formatJSON)) // of run and exec, NAME=DIR too
 	}
 }
 

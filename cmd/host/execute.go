@@ -31,7 +31,7 @@ func (r *runFlags) add(c *cobra.Command) {
 	f.StringArrayVarP(&r.inputs, "input", "i", nil, "`NAME=DIR`: the directory for an input, or a single file, which is then NAME/file; or NAME=artifact:NAME, an artifact in --state; may be repeated")
 	f.StringArrayVarP(&r.outputs, "output", "o", nil, "`NAME=DIR`: where to put an output; may be repeated. Or a format: text or json")
 	f.BoolVar(&r.force, "force", false, "replace output directories that are not empty")
-	f.DurationVar(&r.grace, "grace", host.DefaultGrace, "how long an interrupted command may take to end by itself")
+	f.DurationVar(&r.grace, "grace", host.DefaultGrace, "how long an interrupted command may take to end by itself; after that it is killed, and a worker that does not answer to that is waited for half a minute more")
 }
 
 // request makes the request that the flags ask for, and finds the format among the outputs.
@@ -52,6 +52,11 @@ func (r *runFlags) request() (req host.RunRequest, format string, err error) {
 			return req, "", usageError{fmt.Errorf("-o %s: want NAME=DIR, text or json", o)}
 		}
 		format, told = o, o
+	}
+	if r.id != "" {
+		if err := host.CheckRunID(r.id); err != nil { // before there is a state directory
+			return req, "", usageError{err}
+		}
 	}
 	if r.most < 0 {
 		return req, "", usageError{fmt.Errorf("--parallel %d: want a number of steps, or 0 for as many as can be", r.most)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,8 +50,8 @@ func newFeed(v view) *feed {
 // put takes an event. It never blocks. Progress that was not shown yet gives way to newer progress.
 func (f *feed) put(e happening) {
 	f.mu.Lock()
-	if n := len(f.events); n > 0 && progress(e.Event) && progress(f.events[n-1].Event) && f.events[n-1].Step == e.Step {
-		f.events = f.events[:n-1]
+	if progress(e.Event) {
+		f.events = slices.DeleteFunc(f.events, func(earlier happening) bool { return progress(earlier.Event) && earlier.Step == e.Step })
 	}
 	f.events = append(f.events, e)
 	f.mu.Unlock()

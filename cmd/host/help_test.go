@@ -65,13 +65,16 @@ func TestCompletion(t *testing.T) {
 			continue
 		}
 		for line, want := range map[string]string{
-			"slipway wor":                       "workers",
-			"slipway --log-level de":            "debug",
-			"slipway --log-level = de":          "debug", // as bash parts --log-level=de
-			"slipway logs --state state ni":     "night:1",
-			"slipway logs --state = state ni":   "night:1",
-			"slipway workers -o j":              "json",
-			"slipway conformance explain S11-s": "S11-signalled",
+			"slipway wor":                          "workers",
+			"slipway --log-level de":               "debug",
+			"slipway --log-level = de":             "debug", // as bash parts --log-level=de
+			"slipway logs --state state ni":        "night:1",
+			"slipway logs --state = state ni":      "night:1",
+			"slipway workers -o j":                 "json",
+			"slipway run -o te":                    "text",
+			"slipway conformance run --only S11-s": "S11-signalled",
+			"slipway conformance run --skip S11-s": "S11-signalled",
+			"slipway conformance explain S11-s":    "S11-signalled",
 		} {
 			words := strings.Fields(line)
 			c := p.program(bash, "--norc", "-c", with+`source ./script; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}

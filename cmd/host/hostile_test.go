@@ -71,7 +71,7 @@ func TestFollowLies(t *testing.T) {
 
 // TestFollowLiesEnd: what a plugin says of a process in vain for as long as its worker is waited for makes the step lost, not a success, and not a wait without end.
 func TestFollowLiesEnd(t *testing.T) {
-	for _, lie := range []string{"ends without an exit", "superseded by nobody", "negative position", "last position", "hole", "a byte is gone, for ever", "no byte is gone"} {
+	for _, lie := range []string{"ends without an exit", "superseded by nobody", "negative position", "last position", "hole", "a byte is gone, for ever", "no byte is gone", "never begins to tell"} {
 		t.Run(lie, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
@@ -106,6 +106,48 @@ func TestInterruptTwiceUnanswered(t *testing.T) {
 	r.signal(os.Interrupt)
 	r.measured().wants(codeInterrupted).says("only - aborted").once()
 	t.Logf("ended %v after the second interrupt", time.Since(began))
+}
+
+// TestCreateLies: a container that is not made for ever is told, whoever is told little else, and progress without end fills neither a screen nor a log.
+func TestCreateLies(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.write(map[string]string{"hangs.hcl": hostilePlugin("create not answered", ""), "floods.hcl": hostilePlugin("progress without end", "")})
+	ends := func(r *running) result {
+		r.signal(os.Interrupt)
+		r.await("interrupt again to kill it") // two at once may come as one
+		r.signal(os.Interrupt)
+		return r.measured().wants(codeInterrupted)
+	}
+	r := p.start("-c", "hangs.hcl", "exec", "--", "true")
+	r.await("slipway: waits: for worker m: create container")
+	ends(r)
+
+	began := time.Now()
+	r = p.start("-c", "floods.hcl", "exec", "-o", "json", "--", "true")
+	r.awaitTimes(`"event":"creating"`, 5)
+	out := ends(r).out
+	if told, most := strings.Count(out, `"event":"creating"`), int(time.Since(began)/(100*time.Millisecond))+1; told > most {
+		t.Errorf("it is told %d times, at most %d can be", told, most)
+	}
+	for line := range strings.Lines(out) {
+		if len(line) > 8<<10 {
+			t.Errorf("a line of %d bytes: %.200s", len(line), line)
+		}
+	}
+}
+
+// TestInterruptedMeasure: a step that has ended well has, also where somebody interrupts while it is found out how big its output is. An output that is not written is told.
+func TestInterruptedMeasure(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin("a list that hangs", "")})
+	r := p.start("-c", "lies.hcl", "run", "j.hcl", "-o", "out=out")
+	r.await("only - waits: for worker m: list volumes")
+	r.signal(os.Interrupt)
+	ended := r.measured().wants(codeInterrupted)
+	ended.says("1 step succeeded")
+	ended.says("output \"out\": ", "interrupted")
 }
 
 // TestForgedText: nothing that a plugin says steers a terminal, looks like a line of slipway's, or fills the screen. In JSON it is what the plugin said.

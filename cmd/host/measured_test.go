@@ -41,8 +41,25 @@ func highWater(pid int) int64 {
 	return kib << 10
 }
 
-// mostMemory is what slipway may have in memory whatever it is told: what it has without that, and 64 MiB.
-const mostMemory = (50 + 64) << 20
+// What slipway may have in memory: where nobody lies, and whatever it is told.
+const (
+	honestMemory = 40 << 20
+	mostMemory   = honestMemory + 64<<20
+)
+
+// TestHonestMemory holds what the bound on memory under lies is measured from.
+func TestHonestMemory(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t).write(map[string]string{"honest.hcl": hostilePlugin("honest", "")})
+	c := p.command("-c", "honest.hcl", "exec", "--", "true")
+	p.must(c.Start())
+	peak, err := peakOf(c, c.Wait)
+	p.must(err)
+	t.Logf("slipway had %d MiB in memory", peak>>20)
+	if peak > honestMemory && !(testkit.Race && !testing.Short()) {
+		t.Errorf("slipway had %d MiB in memory where nobody lies", peak>>20)
+	}
+}
 
 // measured is run that asserts that slipway had at most so much in memory.
 func (p *place) measured(args ...string) result {

@@ -74,18 +74,24 @@ func (r *running) collect(from io.Reader, into *strings.Builder) {
 // await waits until stdout or stderr has the text.
 func (r *running) await(text string) {
 	r.t.Helper()
+	r.awaitTimes(text, 1)
+}
+
+// awaitTimes waits until stdout or stderr has the text so often.
+func (r *running) awaitTimes(text string, times int) {
+	r.t.Helper()
 	ctx := testkit.Context(r.t)
 	for {
 		r.mu.Lock()
 		out, err, changed := r.out.String(), r.err.String(), r.changed
 		r.mu.Unlock()
-		if strings.Contains(out, text) || strings.Contains(err, text) {
+		if strings.Count(out, text) >= times || strings.Count(err, text) >= times {
 			return
 		}
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			r.t.Fatalf("slipway %q does not say %q\nstdout: %s\nstderr: %s", r.cmd.Args[1:], text, tail(out), tail(err))
+			r.t.Fatalf("slipway %q does not say %q as often as %d\nstdout: %s\nstderr: %s", r.cmd.Args[1:], text, times, tail(out), tail(err))
 		}
 	}
 }

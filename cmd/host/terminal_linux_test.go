@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -87,6 +88,11 @@ func TestTerminal(t *testing.T) {
 	plain := p.run("run", "j.hcl", "-i", "in=in").wants(codeStepFailed)
 	if strings.ContainsAny(plain.out+plain.err, "\x1b\r") {
 		t.Errorf("escape sequences without a terminal: %q %q", plain.out, plain.err)
+	}
+	dumb := *p
+	dumb.env = append(slices.Clone(p.env), "TERM=dumb")
+	if text, _ = onTerminal(&dumb, 80, "run", "j.hcl", "-i", "in=in"); !strings.Contains(text, "a    | hello\n") || strings.ContainsAny(text, "\x1b\r") {
+		t.Errorf("escape sequences on a terminal that knows none: %q", text)
 	}
 	p.env = append(p.env, "NO_COLOR=1")
 	if text, _ = onTerminal(p, 80, "run", "j.hcl", "-i", "in=in"); strings.Contains(text, "\x1b[3") {

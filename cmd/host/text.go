@@ -49,8 +49,8 @@ func (v *textView) event(e host.Event) {
 	v.begin()
 	switch e.Kind {
 	case host.EventWaiting:
-		if e.Message != "" {
-			v.detail(e.Step, "waits: "+e.Message)
+		if e.Message != "" { // also a plain one tells why nothing happens
+			v.note(e.Step, "waits: "+e.Message)
 		}
 	case host.EventAgain:
 		v.painted(e.Step, yellow, "tried again: "+e.Message)

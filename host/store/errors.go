@@ -16,7 +16,7 @@ var (
 	ErrExists = errors.New("exists already")
 	// ErrFull: the disk is full. Nothing of this Update was stored, all earlier ones are kept,
 	// and it may be tried again once there is room.
-	ErrFull = errors.New("the disk is full, but for what slipway keeps in reserve (4 MiB): make room on it; slipway gc and slipway artifacts rm work meanwhile")
+	ErrFull = errors.New("the disk is full, or has not the 4 MiB free that slipway keeps in reserve: make room on it; slipway gc and slipway artifacts rm work meanwhile")
 	// ErrClosed: the store was closed.
 	ErrClosed = errors.New("store is closed")
 	// ErrReadOnly: a write in a View, or to a store opened by OpenReadOnly.

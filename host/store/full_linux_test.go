@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -344,4 +345,18 @@ func TestFullDiskInTheMiddleOfABatch(t *testing.T) {
 		return err
 	})
 	mustUpdate(t, s, func(tx *Tx) error { return tx.PutRun(Run{ID: "after"}) })
+}
+
+// TestSmallDisk: a disk that is not full, but too small for the reserve, is told as that.
+func TestSmallDisk(t *testing.T) {
+	dir := smallDisk(t, 3<<20)
+	s, err := Open(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	err = s.Update(t.Context(), KillSafe, func(tx *Tx) error { return tx.PutRun(Run{ID: "r"}) })
+	if !errors.Is(err, ErrFull) || !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), filepath.Join(dir, "reserve")) {
+		t.Errorf("%v", err)
+	}
 }

@@ -26,6 +26,7 @@ type reserve struct {
 	path  string
 	size  int64 // 0: there is none to keep
 	there bool
+	why   error     // it is not there
 	tried time.Time // last attempt to fill it
 }
 
@@ -87,7 +88,8 @@ func (r *reserve) refill() bool {
 
 func (r *reserve) fill() bool {
 	r.tried = time.Now()
-	r.there = r.write() == nil
+	r.why = r.write()
+	r.there = r.why == nil
 	if !r.there {
 		_ = os.Remove(r.path)
 	}

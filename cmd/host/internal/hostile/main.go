@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/memory"
@@ -22,8 +23,9 @@ import (
 type lie struct {
 	follow  func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error
 	signal  func(ctx context.Context) error
-	destroy func(ctx context.Context) error // a container
-	start   func(ctx context.Context) error // a process
+	destroy func(ctx context.Context) error                              // a container
+	create  func(ctx context.Context, progress func(sdk.Progress)) error // a container
+	start   func(ctx context.Context) error                              // a process
 	status  func(*sdk.Status)
 	workers func(*sdk.WorkerEvent)
 	archive func(w io.Writer) error                // in place of a volume's content
@@ -73,11 +75,26 @@ func lies() map[string]lie {
 			return errors.Join(f.Opened(sdk.Opened{State: sdk.ProcessRunning}), f.Output([]sdk.Record{{Stream: sdk.Stdout, Position: from, Data: []byte("x")}}),
 				gap(2)(ctx, w, c, p, from, sdk.Follow{Opened: func(sdk.Opened) error { return nil }}))
 		}},
-		"status":             {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Degraded, forged }},
-		"away":               {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Away, forged }},
-		"start refused":      {start: func(context.Context) error { return sdk.NewInvalid(sdk.ReasonExecutableNotFound, "%s", forged) }},
-		"long refusal":       {start: func(context.Context) error { return sdk.NewInvalid(sdk.ReasonSpec, "%s", strings.Repeat("x", 100<<10)) }},
-		"start not answered": {start: forever},
+		"status":              {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Degraded, forged }},
+		"away":                {status: func(s *sdk.Status) { s.Health, s.Reason = sdk.Away, forged }},
+		"start refused":       {start: func(context.Context) error { return sdk.NewInvalid(sdk.ReasonExecutableNotFound, "%s", forged) }},
+		"long refusal":        {start: func(context.Context) error { return sdk.NewInvalid(sdk.ReasonSpec, "%s", strings.Repeat("x", 100<<10)) }},
+		"start not answered":  {start: forever},
+		"create not answered": {create: func(ctx context.Context, _ func(sdk.Progress)) error { return forever(ctx) }},
+		"progress without end": {create: func(ctx context.Context, tell func(sdk.Progress)) error {
+			for ctx.Err() == nil {
+				tell(sdk.Progress{Phase: "pulling", Message: strings.Repeat("x", 10<<10) + forged})
+			}
+			return ctx.Err()
+		}},
+		"never begins to tell": {follow: func(ctx context.Context, _ sdk.Worker, _ sdk.ContainerID, _ sdk.ProcessID, _ sdk.Position, _ sdk.Follow) error {
+			select {
+			case <-time.After(5100 * time.Millisecond): // longer than a quiet process is followed before that counts as a sign of it
+				return sdk.NewInternal(nil, "there is nothing to tell")
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}},
 		"paused": {follow: func(context.Context, sdk.Worker, sdk.ContainerID, sdk.ProcessID, sdk.Position, sdk.Follow) error {
 			return sdk.NewUnavailable(nil, "%s", forged)
 		}},
@@ -99,6 +116,7 @@ func lies() map[string]lie {
 				}
 			}
 		}},
+		"a list that hangs":   {list: func(func(string) error) error { select {} }},
 		"bomb":                {archive: func(w io.Writer) error { _, err := w.Write(testkit.SparseBomb("bomb", 8<<40)); return err }},
 		"absolute name":       {archive: oneEntry(tar.Header{Name: "/tmp/slipway-was-here", Typeflag: tar.TypeReg})},
 		"name that leads out": {archive: oneEntry(tar.Header{Name: "../../slipway-was-here", Typeflag: tar.TypeReg})},
@@ -236,6 +254,13 @@ func (w *hostileWorker) Status(ctx context.Context) (sdk.Status, error) {
 		w.lie.status(&s)
 	}
 	return s, err
+}
+
+func (w *hostileWorker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, progress func(sdk.Progress)) error {
+	if w.lie.create != nil {
+		return w.lie.create(ctx, progress)
+	}
+	return w.Worker.CreateContainer(ctx, spec, progress)
 }
 
 func (w *hostileWorker) StartProcess(ctx context.Context, c sdk.ContainerID, spec sdk.ProcessSpec) error {
