@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/conformance/mutant"
 	"github.com/slipway-run/slipway/internal/testkit"
 )
 
@@ -102,6 +103,32 @@ func TestSecondInterruptIsQuick(t *testing.T) {
 				t.Errorf("it took %v", took)
 			} else {
 				t.Logf("it took %v", took)
+			}
+		})
+	}
+}
+
+// TestWireLies: plugins that are broken on the wire itself, each in a way in which the suite's mutants are, make no failure a success, and nobody waits for them for ever.
+func TestWireLies(t *testing.T) {
+	t.Parallel()
+	var broken []string
+	for _, m := range mutant.All() {
+		if strings.HasPrefix(m.Killers[0], "J") {
+			broken = append(broken, m.ID)
+		}
+	}
+	for _, name := range broken[:testkit.Times(5, len(broken))] {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.write(map[string]string{"src/file": "in\n", "lies.hcl": fmt.Sprintf("plugin \"liar\" {\n  command = %q\n  args = [\"conformance\", \"mutant\", %q, \"--\", %q]\n}\nworker \"m\" { plugin = \"liar\" }\n",
+				filepath.Join(p.bin, "slipway"), name, filepath.Join(p.bin, "slipway-memory"))})
+			r := p.measured("-c", "lies.hcl", "exec", "-i", "src=src", "--", "sh", "-c", "cat src/file; exit 3")
+			if r.code != 3 && r.code != codeExecFailed {
+				t.Errorf("exit code %d: %s", r.code, r.err)
+			}
+			if r.code == 3 {
+				r.prints("in\n")
 			}
 		})
 	}

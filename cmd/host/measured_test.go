@@ -67,10 +67,12 @@ func (p *place) measured(args ...string) result {
 	c := p.command(args...)
 	var out, errw bytes.Buffer
 	c.Stdout, c.Stderr = &out, &errw
+	began := time.Now()
 	p.must(c.Start())
 	peak, err := peakOf(c, c.Wait)
 	p.ended(err)
 	fewBytes(p.t, peak)
+	p.t.Logf("it took %.1f s", time.Since(began).Seconds())
 	return result{t: p.t, args: args, code: c.ProcessState.ExitCode(), out: out.String(), err: errw.String()}
 }
 

@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"maps"
 	"reflect"
+	"runtime/metrics"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -132,7 +133,7 @@ func someScalar(f protoreflect.FieldDescriptor) protoreflect.Value {
 }
 
 // FuzzAnswers has a plugin answer each call of the contract with any bytes. A call that succeeds was answered by whole messages that the contract
-// has, and by a status that says so; what it gave its caller was in them; and every error is one of the contract's.
+// has, and by a status that says so; what it gave its caller was in them; every error is one of the contract's; and none takes memory out of proportion to what was told.
 func FuzzAnswers(f *testing.F) {
 	var next atomic.Pointer[answer] // a call may be over before its answer is
 	server := grpc.NewServer(grpc.ForceServerCodecV2(bare{}), grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error { return next.Load().serve(stream) }))
@@ -209,7 +210,11 @@ func FuzzAnswers(f *testing.F) {
 		name := names[int(method)%len(names)]
 		now := &answer{messages: split(in), code: codes.Code(code % 17), detail: detail, method: make(chan string, 1)}
 		next.Store(now)
+		before := allocated()
 		_, back, _, err := all[name][0].call(t.Context(), new(recorder), rt, w)
+		if took, most := allocated()-before, uint64(mostTaken+takenForByte*(len(in)+len(detail))); took > most {
+			t.Errorf("%s took %d bytes of memory for an answer of %d, at most %d can be", name, took, len(in)+len(detail), most)
+		}
 		if err != nil {
 			e, ok := errors.AsType[*sdk.Error](err)
 			if !ok || e.Class == "" {
@@ -238,6 +243,19 @@ func FuzzAnswers(f *testing.F) {
 		}
 		fits(t, name, told, back)
 	})
+}
+
+// What a call may take in memory, in all, both sides of it: this, and so much for each byte of the answer, for two of them may be an empty message.
+const (
+	mostTaken    = 2 << 20
+	takenForByte = 512
+)
+
+// allocated is how many bytes this program has taken so far, those that it has given back among them.
+func allocated() uint64 {
+	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+	metrics.Read(sample)
+	return sample[0].Value.Uint64()
 }
 
 // chunkField is how a chunk's message begins on the wire: field 1, bytes.
