@@ -77,7 +77,7 @@ func TestCompletion(t *testing.T) {
 			"slipway conformance explain S11-s":    "S11-signalled",
 		} {
 			words := strings.Fields(line)
-			c := p.program(bash, "--norc", "-c", with+`source ./script; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
+			c := p.program(bash, "--norc", "-c", with+`source ./script; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_LINE="${COMP_LINE// = /=}"; COMP_POINT=${#COMP_LINE}
 compopt() { :; } # there is no completion under way here
 __start_slipway; printf '%s\n' "${COMPREPLY[@]}"`, "bash")
 			c.Args = append(c.Args, words...)
