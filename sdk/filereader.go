@@ -56,13 +56,13 @@ func ReadFile(ctx context.Context, w Worker, s Status, id VolumeID, name string,
 		pw.CloseWithError(err)
 		done <- err
 	}()
-	src, sink := &endedReader{r: pr}, &keptWriter{w: dst}
+	src, sink := &endedReader{r: pr}, KeepWriter(dst)
 	err := onlyFile(sink, src, id, name)
 	cancel() // where all went well, the stream has ended already
 	pr.CloseWithError(errReadEnough)
 	streamErr := <-done
-	if sink.err != nil {
-		return sink.err
+	if own := sink.Err(); own != nil {
+		return own
 	}
 	if src.ended && streamErr != nil {
 		return streamErr // the reason for whatever was wrong with the bytes
@@ -116,20 +116,5 @@ type endedReader struct {
 func (r *endedReader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
 	r.ended = r.ended || err != nil
-	return n, err
-}
-
-// keptWriter keeps the error of its destination as it was.
-type keptWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (w *keptWriter) Write(p []byte) (int, error) {
-	n, err := w.w.Write(p)
-	if err == nil && n < len(p) {
-		err = io.ErrShortWrite
-	}
-	w.err = err
 	return n, err
 }

@@ -30,7 +30,7 @@ func (w *worker) unpack(ctx context.Context, v *volume, in sdk.StreamIn, r io.Re
 	if err := checkPath(in.Path); err != nil {
 		return err
 	}
-	source := &keptReader{r: r}
+	source := sdk.KeepReader(r)
 	decoded, closeDecoder, err := decode(in.Encoding, source)
 	if err == nil {
 		defer closeDecoder()
@@ -43,8 +43,8 @@ func (w *worker) unpack(ctx context.Context, v *volume, in sdk.StreamIn, r io.Re
 	if err == nil {
 		return nil
 	}
-	if source.err != nil {
-		return source.err // the caller's own
+	if own := source.Err(); own != nil {
+		return own // the caller's own
 	}
 	return archiveError(ctx, v, in.Path, err)
 }
@@ -97,7 +97,7 @@ func (w *worker) pack(ctx context.Context, v *volume, out sdk.StreamOut, wr io.W
 	if err := checkPath(out.Path); err != nil {
 		return err
 	}
-	sink := &keptWriter{w: wr}
+	sink := sdk.KeepWriter(wr)
 	encoded, err := encode(out.Encoding, sink)
 	if err != nil {
 		return err
@@ -106,8 +106,8 @@ func (w *worker) pack(ctx context.Context, v *volume, out sdk.StreamOut, wr io.W
 	if err == nil {
 		err = encoded.Close()
 	}
-	if sink.err != nil {
-		return sink.err // the caller's own
+	if own := sink.Err(); own != nil {
+		return own // the caller's own
 	}
 	return fileError(ctx, v, out.Path, err)
 }
@@ -181,33 +181,6 @@ func unknownEncoding(encoding string) error {
 type rawEncoder struct{ io.Writer }
 
 func (rawEncoder) Close() error { return nil }
-
-// keptReader and keptWriter keep the caller's own error, which what lies in between may have changed.
-type keptReader struct {
-	r   io.Reader
-	err error
-}
-
-func (k *keptReader) Read(p []byte) (int, error) {
-	n, err := k.r.Read(p)
-	if err != nil && err != io.EOF {
-		k.err = err
-	}
-	return n, err
-}
-
-type keptWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (k *keptWriter) Write(p []byte) (int, error) {
-	n, err := k.w.Write(p)
-	if err != nil {
-		k.err = err
-	}
-	return n, err
-}
 
 // meter counts what was read.
 type meter struct {

@@ -79,10 +79,10 @@ func (w *worker) ReadFile(ctx context.Context, id sdk.VolumeID, name string, off
 	if length < 0 {
 		length = math.MaxInt64 - offset
 	}
-	sink := &keptWriter{w: wr}
+	sink := sdk.KeepWriter(wr)
 	_, err = io.Copy(sink, &contextReader{ctx, io.NewSectionReader(f, offset, length)})
-	if sink.err != nil {
-		return sink.err
+	if own := sink.Err(); own != nil {
+		return own
 	}
 	return fileError(ctx, v, name, err)
 }

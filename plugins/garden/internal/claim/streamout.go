@@ -58,17 +58,17 @@ func (s *Store) streamOut(ctx context.Context, handle string, out sdk.StreamOut,
 			return s.linkOut(path, l, encoding, w)
 		}
 	}
-	target := &callerWriter{w: w}
+	target := sdk.KeepWriter(w)
 	err = s.download(ctx, v, path, encoding, target)
-	if target.err != nil {
-		return target.err
+	if own := target.Err(); own != nil {
+		return own
 	}
 	return err
 }
 
 // linkOut writes an archive of one link, which the server would follow where it leads to a directory.
 func (s *Store) linkOut(path string, l link, encoding string, w io.Writer) error {
-	target := &callerWriter{w: w}
+	target := sdk.KeepWriter(w)
 	enc, closeEnc, err := s.codecs.writer(encoding, target)
 	if err != nil {
 		return err
@@ -79,31 +79,13 @@ func (s *Store) linkOut(path string, l link, encoding string, w io.Writer) error
 		ModTime: time.Unix(l.mtime, 0), Format: tar.FormatPAX,
 	})
 	err = errors.Join(err, t.Close(), closeEnc())
-	if target.err != nil {
-		return target.err
+	if own := target.Err(); own != nil {
+		return own
 	}
 	if err != nil {
 		return sdk.NewInternal(err, "packing the link %s: %v", quote(path), err)
 	}
 	return nil
-}
-
-// callerWriter keeps the caller's own error as it was.
-type callerWriter struct {
-	w   io.Writer
-	err error
-}
-
-func (c *callerWriter) Write(p []byte) (int, error) {
-	if c.err != nil {
-		return 0, c.err
-	}
-	n, err := c.w.Write(p)
-	if err == nil && n < len(p) {
-		err = io.ErrShortWrite
-	}
-	c.err = err
-	return n, err
 }
 
 // download writes a path without links in it to w, and checks on the way that it is whole: a server that fails in the middle has said that

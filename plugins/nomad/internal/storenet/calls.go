@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"sync/atomic"
 
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -34,19 +33,19 @@ func (s *Store) DestroyVolume(ctx context.Context, id sdk.VolumeID) error {
 
 // StreamIn unpacks into an open volume.
 func (s *Store) StreamIn(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn, r io.Reader) error {
-	src := &source{r: r}
+	src := sdk.KeepReader(r)
 	err := s.worker.StreamIn(ctx, id, in, src)
-	if own := src.failed.Load(); own != nil {
-		return s.unless(*own, err)
+	if own := src.Err(); own != nil {
+		return s.unless(own, err)
 	}
 	return s.settle(err)
 }
 
 // StreamOut packs what is in a volume.
 func (s *Store) StreamOut(ctx context.Context, id sdk.VolumeID, out sdk.StreamOut, w io.Writer) error {
-	dst := &sink{w: w}
+	dst := sdk.KeepWriter(w)
 	err := s.worker.StreamOut(ctx, id, out, dst)
-	return s.unless(dst.err, err)
+	return s.unless(dst.Err(), err)
 }
 
 // StatFile is that of sdk.FileReader, as the next two.
@@ -64,9 +63,9 @@ func (s *Store) ListFiles(ctx context.Context, id sdk.VolumeID, dir string, emit
 
 // ReadFile reads a part of a file.
 func (s *Store) ReadFile(ctx context.Context, id sdk.VolumeID, path string, offset, length int64, w io.Writer) error {
-	dst := &sink{w: w}
+	dst := sdk.KeepWriter(w)
 	err := s.worker.ReadFile(ctx, id, path, offset, length, dst)
-	return s.unless(dst.err, err)
+	return s.unless(dst.Err(), err)
 }
 
 // PeerTicket is that of sdk.PeerStreamer. The ticket holds where other stores reach this one.
@@ -86,30 +85,4 @@ func (s *Store) unless(own, err error) error {
 		return err
 	}
 	return s.settle(err)
-}
-
-// sink keeps the error of its destination.
-type sink struct {
-	w   io.Writer
-	err error
-}
-
-func (s *sink) Write(p []byte) (int, error) {
-	n, err := s.w.Write(p)
-	s.err = err
-	return n, err
-}
-
-// source keeps the error of its reader, where a Read may outlast the call.
-type source struct {
-	r      io.Reader
-	failed atomic.Pointer[error]
-}
-
-func (s *source) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
-	if err != nil && err != io.EOF {
-		s.failed.Store(&err)
-	}
-	return n, err
 }

@@ -63,9 +63,9 @@ func (p *Peer) StreamIn(ctx context.Context, id sdk.VolumeID, r io.Reader) error
 	if err != nil {
 		return err
 	}
-	src := &source{r: r}
+	src := sdk.KeepReader(r)
 	err = w.StreamIn(ctx, id, sdk.StreamIn{}, src)
-	if src.failed.Load() != nil || err == nil {
+	if src.Err() != nil || err == nil {
 		return err
 	}
 	return peerError(ctx, err, p.where)
