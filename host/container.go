@@ -77,8 +77,8 @@ type Container struct {
 	worker *worker
 	state  string // of its row, when the handle was made
 	record containerRecord
-	image  imageDefaults
-	env    []string // the caller's own
+	image  *imageDefaults // nil: not read yet
+	env    []string       // the caller's own
 }
 
 // containerRecord is what the store keeps of a container besides its states. It holds no environment.
@@ -223,15 +223,15 @@ func (h *Host) found(ctx context.Context, row store.Container) (*Container, erro
 	if err != nil {
 		return nil, err
 	}
-	away := false
 	if row.State == lifecycle.ContainerCreating || row.State == lifecycle.ContainerReady || row.State == lifecycle.ContainerDestroying {
 		// What an earlier host left is settled before the worker is up. Of a worker that stays away the row is all there is: what
 		// runs there is lost when it is asked for.
+		heard := listen(ctx, w, "it is away")
 		_, err := w.acquirePatiently(ctx)
+		heard.end(err == nil)
 		if _, gone := errors.AsType[*WorkerGoneError](err); err != nil && !gone {
 			return nil, err
 		}
-		away = err != nil
 		if row, err = h.containerByOwner(ctx, row.Owner); err != nil {
 			return nil, err
 		}
@@ -240,10 +240,7 @@ func (h *Host) found(ctx context.Context, row store.Container) (*Container, erro
 	if err := json.Unmarshal(row.Spec, &c.record); err != nil {
 		return nil, fmt.Errorf("record of container %s: %w", row.ID, err)
 	}
-	if row.State != lifecycle.ContainerReady || away {
-		return c, nil
-	}
-	return c, c.readImage(ctx)
+	return c, nil
 }
 
 func (h *Host) containerByOwner(ctx context.Context, owner string) (row store.Container, err error) {

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 
@@ -40,7 +41,7 @@ func (h *Host) create(ctx context.Context, owner string, where *placed, req Cont
 		return nil, err
 	}
 	if len(p.mounts) > 0 || req.Image != nil { // now with what it mounts
-		if err := c.move(ctx, lifecycle.Described); err != nil {
+		if err := c.describe(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -81,6 +82,31 @@ func (h *Host) claim(ctx context.Context, c *Container) error {
 	})
 }
 
+// describe notes what the container mounts, from when on nothing of that is destroyed. What is not its own may have been doomed since it was found: then it is NotFound, and
+// the container is made anew.
+func (c *Container) describe(ctx context.Context) error {
+	spec, err := json.Marshal(c.record)
+	if err != nil {
+		return err
+	}
+	return c.h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+		for _, id := range c.record.mounted() {
+			v, err := tx.Volume(id)
+			if err != nil && !errors.Is(err, store.ErrNotFound) {
+				return err
+			}
+			if v.Container != string(c.id) && v.State != lifecycle.VolumeSealed {
+				return sdk.NewNotFound(sdk.KindVolume, id)
+			}
+		}
+		_, err := c.h.moveContainer(tx, string(c.id), lifecycle.Described, func(row *store.Container) error {
+			row.Spec = spec
+			return nil
+		})
+		return lostMeanwhile(c.worker.name, err)
+	})
+}
+
 // move takes the container's row through an event, and writes its record as it is here.
 func (c *Container) move(ctx context.Context, e lifecycle.Event) error {
 	spec, err := json.Marshal(c.record)
@@ -111,11 +137,12 @@ func (c *Container) makeVolumes(ctx context.Context, req ContainerRequest, p pla
 				return err
 			}
 			c.record.Spec.Image.Volume = r.volume
-			if err := c.readImage(gctx); err != nil {
-				return err
-			}
 		}
-		var err error
+		image, err := c.readImage(gctx)
+		if err != nil {
+			return err
+		}
+		c.image = &image
 		if who, err = c.volumeOwner(gctx, req.User); err != nil {
 			return err
 		}

@@ -50,7 +50,7 @@ func (h *Host) destroyContainer(ctx context.Context, id string, d doom) error {
 
 // noteDoomed notes on disk that a container is to be destroyed.
 func (h *Host) noteDoomed(ctx context.Context, id string, d doom) (doomed doomed, err error) {
-	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
+	err = h.store.Release(context.WithoutCancel(ctx), store.KillSafe, func(tx *store.Tx) (err error) { // whoever waits for that or not
 		doomed, err = h.doomContainer(tx, id, d)
 		return err
 	})
@@ -127,7 +127,15 @@ func things(rows []store.Volume) []reap.Thing {
 func (c *Container) discard(ctx context.Context) {
 	ctx, cancel := c.h.cleanup(ctx)
 	defer cancel()
-	if err := c.h.destroyContainer(ctx, string(c.id), doom{volumes: true, disown: true}); err != nil {
+	doomed, err := c.h.noteDoomed(ctx, string(c.id), doom{volumes: true, disown: true})
+	if t := containerThing(string(c.id)); err == nil && !slices.Contains(doomed.things, t) { // somebody has destroyed it, perhaps before it was made
+		c.h.owe(c.worker.name, c.h.clock.wall(), t)
+		doomed.things = append(doomed.things, t)
+	}
+	if err == nil {
+		err = c.h.awaitGone(ctx, c.worker.name, destroyPatience, doomed.things...)
+	}
+	if err != nil {
 		c.h.log.Warn("a half-made container stays until its worker is back", "container", c.id, "worker", c.worker.name, "error", err)
 	}
 }

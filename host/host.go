@@ -17,6 +17,7 @@ import (
 	"github.com/slipway-run/slipway/host/spool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/keylock"
 )
 
 // Options are the optional settings of [Open].
@@ -92,6 +93,7 @@ type Host struct {
 	clock    clock
 	jumps    jumps
 	openedAt time.Duration // on the steady clock
+	starters keylock.Locks // of a process's row, while it is being started
 
 	mu          sync.Mutex
 	workers     map[string]*worker

@@ -36,21 +36,21 @@ const (
 )
 
 // readImage reads the defaults of the container's image volume. An image without a metadata.json has none.
-func (c *Container) readImage(ctx context.Context) error {
+func (c *Container) readImage(ctx context.Context) (image imageDefaults, err error) {
 	if c.record.Spec.Image.Volume == "" {
-		return nil
+		return image, nil
 	}
 	text, err := c.readImageFile(ctx, metadataFile, maxMetadataBytes)
 	if sdk.IsNotFound(err, sdk.KindFile) {
-		return nil
+		return image, nil
 	}
 	if err != nil {
-		return err
+		return image, err
 	}
-	if err := json.Unmarshal(text, &c.image); err != nil {
-		return sdk.NewInvalid(sdk.ReasonImage, "image of %s: %s: %v", c.owner, metadataFile, err)
+	if err := json.Unmarshal(text, &image); err != nil {
+		return image, sdk.NewInvalid(sdk.ReasonImage, "image of %s: %s: %v", c.owner, metadataFile, err)
 	}
-	return nil
+	return image, nil
 }
 
 // readImageFile reads a file of at most that many bytes out of the container's image volume.

@@ -41,6 +41,11 @@ func OutputName(owner, output string) string { return owner + "/" + output }
 
 func (c *Container) sealOutput(ctx context.Context, name, id string) (*Artifact, error) {
 	row, err := c.h.volume(ctx, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && row.Artifact != "" && row.State != lifecycle.VolumeSealed { // it was an artifact already, perhaps, and is elsewhere now
+		if kept, errKept := c.h.keptOutput(ctx, OutputName(c.owner, name)); kept != nil || errKept != nil {
+			return kept, errKept
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +71,22 @@ func (c *Container) sealOutput(ctx context.Context, name, id string) (*Artifact,
 	}
 	c.h.fault("output-registered")
 	return a, nil
+}
+
+// keptOutput finds the artifact that an output became, where its content is still kept anywhere; nil: there is none.
+func (h *Host) keptOutput(ctx context.Context, name string) (a *Artifact, err error) {
+	err = h.store.View(ctx, func(tx *store.Tx) error {
+		row, err := tx.ArtifactByName(name)
+		if err != nil {
+			return ignoreNotFound(err)
+		}
+		whole, err := hasContent(tx, row)
+		if whole {
+			a = &Artifact{ID: row.ID, Name: row.Name}
+		}
+		return err
+	})
+	return a, err
 }
 
 // measureTime is how long a worker may take to tell how big a volume is, which only placement and people are told.

@@ -68,7 +68,15 @@ type Outcome struct {
 // Start starts a process under a name, once, however often it is asked for: the second time it finds what the first began.
 // A start that an earlier host may have sent is looked for before it is sent again, with the same token.
 func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) (*Process, error) {
-	spec, err := c.processSpec(name, req)
+	unlock, err := c.h.starters.Lock(ctx, rowID(c.id, sdk.ProcessID(name))) // of two callers the second finds what the first has begun
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if p, err := c.started(ctx, name, req); p != nil || err != nil {
+		return p, err
+	}
+	spec, err := c.processSpec(ctx, name, req)
 	if err != nil {
 		return nil, fmt.Errorf("process %s of %s: %w", name, c.owner, err)
 	}
@@ -86,11 +94,7 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 		row.State, row.Reason = lifecycle.ProcessLost, "its container is "+c.state+" and its start was not settled"
 	}
 	if row.State != lifecycle.ProcessStarting {
-		p, err := c.h.attach(ctx, row, c.owner, c.worker)
-		if err == nil && req.Stdin != nil {
-			p.feed(req.Stdin) // of a client that came back after the host's restart
-		}
-		return p, err
+		return c.h.attach(ctx, row, c.owner, c.worker)
 	}
 	c.h.fault("start-intent")
 	spec.Token, p.token = sdk.Token(row.Token), sdk.Token(row.Token)
@@ -110,6 +114,26 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 	return c.h.follow(p)
 }
 
+// started gives a process that was started already, and may have ended; nil: there is none. It needs nothing of the worker.
+func (c *Container) started(ctx context.Context, name string, req ProcessRequest) (p *Process, err error) {
+	var row store.Process
+	err = c.h.store.View(ctx, func(tx *store.Tx) (err error) {
+		row, err = tx.Process(rowID(c.id, sdk.ProcessID(name)))
+		return err
+	})
+	if err != nil {
+		return nil, ignoreNotFound(err)
+	}
+	if row.State == lifecycle.ProcessStarting {
+		return nil, nil
+	}
+	p, err = c.h.attach(ctx, row, c.owner, c.worker)
+	if err == nil && req.Stdin != nil {
+		p.feed(req.Stdin) // of a client that came back after the host's restart
+	}
+	return p, err
+}
+
 // markRunning notes that a start took effect, and gives the row as it is then: the process may have ended since.
 func (h *Host) markRunning(ctx context.Context, id string) (row store.Process, err error) {
 	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
@@ -123,18 +147,26 @@ func (h *Host) markRunning(ctx context.Context, id string) (row store.Process, e
 	return row, err
 }
 
-func (c *Container) processSpec(name string, req ProcessRequest) (sdk.ProcessSpec, error) {
-	spec := sdk.ProcessSpec{
+func (c *Container) processSpec(ctx context.Context, name string, req ProcessRequest) (spec sdk.ProcessSpec, err error) {
+	image := c.image
+	if image == nil && c.state == lifecycle.ContainerReady {
+		read, err := c.readImage(ctx)
+		if err != nil {
+			return spec, err
+		}
+		image = &read
+	}
+	image = cmp.Or(image, &imageDefaults{})
+	spec = sdk.ProcessSpec{
 		ID: sdk.ProcessID(name), Token: sdk.NewToken(), Path: req.Path, Args: req.Args,
-		Env: mergeEnv(c.image.Env, c.env, req.Env), User: req.User, Stdin: req.Stdin != nil, TTY: req.TTY,
+		Env: mergeEnv(image.Env, c.env, req.Env), User: req.User, Stdin: req.Stdin != nil, TTY: req.TTY,
 		Spill: req.SpillBytes, WhenFull: req.WhenFull,
 	}
 	if spec.User == "" {
-		spec.User = c.image.User
+		spec.User = image.User
 	}
 	if spec.Path == "" {
-		var err error
-		if spec.Path, spec.Args, err = c.image.command(req.Args); err != nil {
+		if spec.Path, spec.Args, err = image.command(req.Args); err != nil {
 			return spec, err
 		}
 	}

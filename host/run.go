@@ -431,13 +431,37 @@ func (r *run) end(ctx context.Context, result *RunResult) error {
 	if err != nil {
 		return err
 	}
-	err = r.h.store.Release(context.WithoutCancel(ctx), store.KillSafe, func(tx *store.Tx) error { return r.h.endRunRow(tx, r.id, lifecycle.Settled, text) })
+	err = r.h.store.Release(context.WithoutCancel(ctx), store.KillSafe, func(tx *store.Tx) error {
+		return errors.Join(r.h.doomUnfinished(tx, r.id), r.h.endRunRow(tx, r.id, lifecycle.Settled, text))
+	})
 	if err != nil {
 		return err
 	}
 	ctx, cancel := r.h.cleanup(ctx)
 	defer cancel()
 	return r.sweep(ctx)
+}
+
+// doomUnfinished notes that what a run still has in containers is to be destroyed: of steps that had ended for this host before it had found their containers again, say.
+// Those that are kept for people to look at stay.
+func (h *Host) doomUnfinished(tx *store.Tx, run string) error {
+	containers, err := tx.Containers(store.ContainerFilter{OwnerPrefix: RunOwner(run, ""), States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady}})
+	if err != nil {
+		return err
+	}
+	for _, c := range containers {
+		var kept containerRecord
+		if err := json.Unmarshal(c.Spec, &kept); err != nil {
+			return fmt.Errorf("record of container %s: %w", c.ID, err)
+		}
+		if kept.Kept {
+			continue
+		}
+		if _, err := h.doomContainer(tx, c.ID, doom{volumes: true}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sweep ends a run whose result is kept.

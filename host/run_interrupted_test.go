@@ -1,0 +1,274 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/slipway-run/slipway/host/lifecycle"
+	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/internal/testkit"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// TestInterruptedResume: a run is interrupted when it has been resumed and waits for the worker of a step that still runs there. What runs is destroyed once the worker is back, though the run
+// has ended, by this host or by the next.
+func TestInterruptedResume(t *testing.T) {
+	t.Parallel()
+	for _, next := range []bool{false, true} {
+		var away atomic.Bool
+		rt := newMemory(t, "m")
+		o := &hooked{Runtime: rt, hook: func(_ context.Context, _, _ string, _ int, real func() error) error {
+			if away.Load() {
+				return errAway
+			}
+			return real()
+		}, status: func(_ context.Context, _ int, s *sdk.Status) error {
+			if away.Load() {
+				s.Health, s.Reason = sdk.Away, "unplugged"
+			}
+			return nil
+		}}
+		dir := t.TempDir()
+		req := RunRequest{ID: "r", Grace: 100 * time.Millisecond, Job: parseJob(t, `
+job "j" {
+  step "s" {
+    outputs = ["o"]
+    run {
+      path = "sleep"
+      args = ["1000"]
+    }
+  }
+}`)}
+		h := openHost(t, o, Options{StateDir: dir}, "m")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		started, ended := make(chan struct{}), make(chan struct{})
+		begun := req
+		begun.Events = func(e Event) {
+			if e.Kind == EventStarted {
+				close(started)
+			}
+		}
+		go func() {
+			defer close(ended)
+			_, _ = h.Run(ctx, begun)
+		}()
+		<-started
+		closeTestHost(t, h)
+		<-ended
+
+		away.Store(true)
+		h = openHost(t, o, Options{StateDir: dir}, "m")
+		resumed, interrupt := context.WithCancel(t.Context())
+		defer interrupt()
+		again := req
+		again.Events = func(e Event) {
+			if e.Kind == EventWaiting && e.Worker == "m" {
+				interrupt()
+			}
+		}
+		res, err := h.Run(resumed, again)
+		if res == nil || res.Steps[0].State != StepAborted {
+			t.Fatalf("%v, %v", res, err)
+		}
+		if next {
+			closeTestHost(t, h)
+			away.Store(false)
+			openHost(t, o, Options{StateDir: dir}, "m")
+		}
+		away.Store(false)
+		testkit.Until(t, "the worker is empty", func() bool { return len(onWorker(t, rt, "m")) == 0 })
+	}
+}
+
+// TestDestroyedWhileMade: a container is destroyed by its owner's other caller while it is being made. It is gone in the end, though its worker made it after it was told to destroy it.
+func TestDestroyedWhileMade(t *testing.T) {
+	t.Parallel()
+	rt := newMemory(t, "m")
+	var h *Host
+	o := &hooked{Runtime: rt}
+	o.on = map[string]func(int, func() error) error{"create": func(n int, real func() error) error {
+		if n == 1 {
+			c, err := h.FindContainer(t.Context(), "o")
+			if err == nil {
+				err = c.Destroy(t.Context())
+			}
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		return real()
+	}}
+	h = openHost(t, o, Options{}, "m")
+	if c, err := h.Container(t.Context(), "o", ContainerRequest{}); err == nil {
+		t.Errorf("a container that was destroyed is given: %s", c.id)
+	}
+	if left := onWorker(t, rt, "m"); len(left) > 0 {
+		t.Errorf("left is %q", left)
+	}
+}
+
+// TestImageDoomedMeanwhile: an image whose last use seems to be over is removed just before a container that mounts it says so. The container is not made of what is being destroyed.
+func TestImageDoomedMeanwhile(t *testing.T) {
+	t.Parallel()
+	rt := newMemory(t, "m")
+	var h *Host
+	var image *Artifact
+	o := &hooked{Runtime: rt}
+	o.on = map[string]func(int, func() error) error{"create-volume": func(n int, real func() error) error {
+		err := real()
+		if n == 2 { // the output's; the first is the image's
+			for _, v := range replicas(t, h, image) {
+				if err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error {
+					_, err := h.moveVolume(tx, v.ID, lifecycle.Doomed, nil)
+					return err
+				}); err != nil {
+					t.Error(err)
+				}
+				if err := h.awaitGone(t.Context(), "m", destroyPatience, volumeThing(v.ID)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		return err
+	}}
+	h = openHost(t, o, Options{}, "m")
+	image, err := h.UploadDir(t.Context(), Upload{Name: "image"}, tree(t, map[string]string{"rootfs/etc/motd": "hello\n"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := h.Container(t.Context(), "o", ContainerRequest{Image: image, Outputs: []Output{{"o", "o"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := c.Start(t.Context(), MainProcess, ProcessRequest{Path: "cat", Args: []string{"/etc/motd"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	waitOutcome(t, p)
+	if got := output(t, p); got != "hello\n" || o.calls("create") != 1 {
+		t.Errorf("the image has %q; its worker was asked for a container %d times", got, o.calls("create"))
+	}
+}
+
+func replicas(t *testing.T, h *Host, a *Artifact) (rows []store.Volume) {
+	t.Helper()
+	if err := h.store.View(t.Context(), func(tx *store.Tx) (err error) {
+		rows, err = tx.Volumes(store.VolumeFilter{Artifact: a.ID, States: []string{lifecycle.VolumeSealed}})
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+	return rows
+}
+
+// TestOutputMovedMeanwhile: what a step has made is on another worker when its run is resumed. The step is what it was, succeeded.
+func TestOutputMovedMeanwhile(t *testing.T) {
+	t.Parallel()
+	rt := newMemory(t, "m", "n")
+	dir := t.TempDir()
+	out := t.TempDir() + "/out"
+	req := RunRequest{ID: "r", Outputs: map[string]string{"o": out}, Job: parseJob(t, `
+job "j" {
+  step "a" {
+    outputs = ["o", "p"]
+    run {
+      path = "sh"
+      args = ["-c", "echo made > o/f"]
+    }
+  }
+  step "b" {
+    inputs = { p = step.a.p }
+    run {
+      path = "sh"
+      args = ["-c", "sleep 1"]
+    }
+  }
+  output "o" { from = step.a.o }
+}`)}
+	h := openHost(t, rt, Options{StateDir: dir}, "m", "n")
+	started, ended := make(chan struct{}), make(chan struct{})
+	begun := req
+	begun.Events = func(e Event) {
+		if e.Kind == EventStarted && e.Step == "b" {
+			close(started)
+		}
+	}
+	go func() {
+		defer close(ended)
+		_, _ = h.Run(t.Context(), begun)
+	}()
+	<-started
+	a, err := h.Artifact(t.Context(), OutputName(RunOwner("r", "a"), "o"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"m", "n"} {
+		if _, err := h.replicate(t.Context(), a, mustWorker(t, h, name), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, v := range replicas(t, h, a) {
+		if made := v.Container != "" || v.Role == roleOutput; made && !h.dropReplica(t.Context(), a, mustWorker(t, h, v.Worker), v.ID) {
+			t.Errorf("%+v is not given up", v)
+		}
+	}
+	closeTestHost(t, h)
+	<-ended
+	h = openHost(t, rt, Options{StateDir: dir}, "m", "n")
+	res, err := h.Run(t.Context(), req)
+	if err != nil || !res.Succeeded() {
+		t.Fatalf("%v: %v", states(res), errors.Join(err, res.Steps[0].Err))
+	}
+	if b, err := os.ReadFile(out + "/f"); err != nil || string(b) != "made\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+}
+
+// TestStartedByTwo: of two callers that start one process the first is refused for want of room. The second starts it then: nothing that it has begun is taken back for the first one's sake.
+func TestStartedByTwo(t *testing.T) {
+	t.Parallel()
+	rt := newMemory(t, "m")
+	var c *Container
+	type begun struct {
+		p   *Process
+		err error
+	}
+	start := func() (b begun) {
+		b.p, b.err = c.Start(t.Context(), MainProcess, ProcessRequest{Path: "echo", Args: []string{"once"}})
+		return b
+	}
+	second := make(chan begun, 1)
+	o := &hooked{Runtime: rt}
+	o.on = map[string]func(int, func() error) error{"start": func(n int, real func() error) error {
+		if n > 1 {
+			return real()
+		}
+		go func() { second <- start() }()
+		select {
+		case b := <-second: // it did not wait for this one
+			second <- b
+		case <-time.After(100 * time.Millisecond):
+		}
+		return &sdk.Error{Class: sdk.Exhausted, Message: "no room"}
+	}}
+	h := openHost(t, o, Options{}, "m")
+	c, err := h.Container(t.Context(), "o", ContainerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := start(); !errors.Is(b.err, sdk.Exhausted) {
+		t.Errorf("the first: %v", b.err)
+	}
+	b := <-second
+	if b.err != nil {
+		t.Fatalf("the second: %v", b.err)
+	}
+	if outcome := waitOutcome(t, b.p); outcome.Exit == nil || output(t, b.p) != "once\n" {
+		t.Errorf("it came to %+v", outcome)
+	}
+}
