@@ -127,6 +127,13 @@ func (c *Container) started(ctx context.Context, name string, req ProcessRequest
 	if row.State == lifecycle.ProcessStarting {
 		return nil, nil
 	}
+	if req.Path != "" { // what is wrong with the request is told, as if nothing had been started; where the image says what is run, that need not be read for it
+		asked := *c
+		asked.image = &imageDefaults{}
+		if _, err := asked.processSpec(ctx, name, req); err != nil {
+			return nil, fmt.Errorf("process %s of %s: %w", name, c.owner, err)
+		}
+	}
 	p, err = c.h.attach(ctx, row, c.owner, c.worker)
 	if err == nil && req.Stdin != nil {
 		p.feed(req.Stdin) // of a client that came back after the host's restart
