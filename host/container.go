@@ -226,7 +226,7 @@ func (h *Host) found(ctx context.Context, row store.Container) (*Container, erro
 	if row.State == lifecycle.ContainerCreating || row.State == lifecycle.ContainerReady || row.State == lifecycle.ContainerDestroying {
 		// What an earlier host left is settled before the worker is up. Of a worker that stays away the row is all there is: what
 		// runs there is lost when it is asked for.
-		heard := listen(ctx, w, "it is away")
+		heard := listen(ctx, w, "to be there")
 		_, err := w.acquirePatiently(ctx)
 		heard.end(err == nil)
 		if _, gone := errors.AsType[*WorkerGoneError](err); err != nil && !gone {

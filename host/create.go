@@ -41,7 +41,7 @@ func (h *Host) create(ctx context.Context, owner string, where *placed, req Cont
 		return nil, err
 	}
 	if len(p.mounts) > 0 || req.Image != nil { // now with what it mounts
-		if err := c.describe(ctx); err != nil {
+		if err := c.move(ctx, lifecycle.Described, c.mountsStay); err != nil {
 			return nil, err
 		}
 	}
@@ -82,38 +82,33 @@ func (h *Host) claim(ctx context.Context, c *Container) error {
 	})
 }
 
-// describe notes what the container mounts, from when on nothing of that is destroyed. What is not its own may have been doomed since it was found: then it is NotFound, and
-// the container is made anew.
-func (c *Container) describe(ctx context.Context) error {
-	spec, err := json.Marshal(c.record)
-	if err != nil {
-		return err
-	}
-	return c.h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
-		for _, id := range c.record.mounted() {
-			v, err := tx.Volume(id)
-			if err != nil && !errors.Is(err, store.ErrNotFound) {
-				return err
-			}
-			if v.Container != string(c.id) && v.State != lifecycle.VolumeSealed {
-				return sdk.NewNotFound(sdk.KindVolume, id)
-			}
+// mountsStay makes sure that what the container mounts, and is not its own, is there until it is noted that it does, from when on nothing of that is destroyed. It may have
+// been doomed since it was found: then it is NotFound, and the container is made anew.
+func (c *Container) mountsStay(tx *store.Tx) error {
+	for _, id := range c.record.mounted() {
+		v, err := tx.Volume(id)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
 		}
-		_, err := c.h.moveContainer(tx, string(c.id), lifecycle.Described, func(row *store.Container) error {
-			row.Spec = spec
-			return nil
-		})
-		return lostMeanwhile(c.worker.name, err)
-	})
+		if v.Container != string(c.id) && v.State != lifecycle.VolumeSealed {
+			return sdk.NewNotFound(sdk.KindVolume, id)
+		}
+	}
+	return nil
 }
 
-// move takes the container's row through an event, and writes its record as it is here.
-func (c *Container) move(ctx context.Context, e lifecycle.Event) error {
+// move takes the container's row through an event, if the checks let it, and writes its record as it is here.
+func (c *Container) move(ctx context.Context, e lifecycle.Event, checks ...func(*store.Tx) error) error {
 	spec, err := json.Marshal(c.record)
 	if err != nil {
 		return err
 	}
 	return c.h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+		for _, check := range checks {
+			if err := check(tx); err != nil {
+				return err
+			}
+		}
 		_, err := c.h.moveContainer(tx, string(c.id), e, func(row *store.Container) error {
 			row.Spec = spec
 			return nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/slipway-run/slipway/host/store"
@@ -36,6 +37,22 @@ func (o *hooked) count(call string) int {
 	}
 	o.n[call]++
 	return o.n[call]
+}
+
+// pluggable is a runtime whose worker is away for as long as that is set.
+func pluggable(rt sdk.Runtime) (*hooked, *atomic.Bool) {
+	away := new(atomic.Bool)
+	return &hooked{Runtime: rt, hook: func(_ context.Context, _, _ string, _ int, real func() error) error {
+		if away.Load() {
+			return errAway
+		}
+		return real()
+	}, status: func(_ context.Context, _ int, s *sdk.Status) error {
+		if away.Load() {
+			s.Health, s.Reason = sdk.Away, "unplugged"
+		}
+		return nil
+	}}, away
 }
 
 // calls tells how often a call has come so far.

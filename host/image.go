@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -51,6 +52,17 @@ func (c *Container) readImage(ctx context.Context) (image imageDefaults, err err
 		return image, sdk.NewInvalid(sdk.ReasonImage, "image of %s: %s: %v", c.owner, metadataFile, err)
 	}
 	return image, nil
+}
+
+// imageDefaults are those of the container's image, read now where that was not done yet. Of a container that is over there are none.
+func (c *Container) imageDefaults(ctx context.Context) (imageDefaults, error) {
+	if c.image != nil {
+		return *c.image, nil
+	}
+	if c.state != lifecycle.ContainerReady {
+		return imageDefaults{}, nil
+	}
+	return c.readImage(ctx)
 }
 
 // readImageFile reads a file of at most that many bytes out of the container's image volume.

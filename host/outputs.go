@@ -61,8 +61,8 @@ func (c *Container) sealOutput(ctx context.Context, name, id string) (*Artifact,
 	}
 	c.h.fault("output-sealed")
 	bytes := c.h.sizeOf(ctx, row)
-	kept := context.WithoutCancel(ctx) // it is sealed: an interrupt while it was measured changes nothing of that
-	err = c.h.store.Update(kept, store.KillSafe, func(tx *store.Tx) error {
+	// It is sealed: an interrupt while it was measured changes nothing of that.
+	err = c.h.store.Update(context.WithoutCancel(ctx), store.KillSafe, func(tx *store.Tx) error {
 		_, err := c.h.keepVolume(tx, row, a.ID, bytes)
 		return err
 	})

@@ -73,14 +73,25 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 		return nil, err
 	}
 	defer unlock()
-	if p, err := c.started(ctx, name, req); p != nil || err != nil {
-		return p, err
+	begun, err := c.h.processRow(ctx, rowID(c.id, sdk.ProcessID(name)))
+	if err != nil {
+		return nil, err
 	}
-	spec, err := c.processSpec(ctx, name, req)
+	if begun.State != lifecycle.None && begun.State != lifecycle.ProcessStarting {
+		return c.startedBefore(ctx, name, req, begun)
+	}
+	p := c.h.newProcess(store.Process{ID: rowID(c.id, sdk.ProcessID(name)), Container: string(c.id)}, c.owner, c.worker)
+	image, err := c.imageDefaults(ctx)
+	if gone := (*WorkerGoneError)(nil); errors.As(err, &gone) && begun.State == lifecycle.ProcessStarting { // it may have been started, and nobody can say
+		err = c.startFailed(ctx, p, true, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("process %s of %s: %w", name, c.owner, err)
 	}
-	p := c.h.newProcess(store.Process{ID: rowID(c.id, spec.ID), Container: string(c.id)}, c.owner, c.worker)
+	spec, err := c.processSpec(name, req, image)
+	if err != nil {
+		return nil, fmt.Errorf("process %s of %s: %w", name, c.owner, err)
+	}
 	defer c.h.starts(p)()
 	row, fresh, err := c.claimProcess(ctx, spec)
 	if err != nil {
@@ -114,31 +125,28 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 	return c.h.follow(p)
 }
 
-// started gives a process that was started already, and may have ended; nil: there is none. It needs nothing of the worker.
-func (c *Container) started(ctx context.Context, name string, req ProcessRequest) (p *Process, err error) {
-	var row store.Process
-	err = c.h.store.View(ctx, func(tx *store.Tx) (err error) {
-		row, err = tx.Process(rowID(c.id, sdk.ProcessID(name)))
-		return err
-	})
-	if err != nil {
-		return nil, ignoreNotFound(err)
-	}
-	if row.State == lifecycle.ProcessStarting {
-		return nil, nil
-	}
-	if req.Path != "" { // what is wrong with the request is told, as if nothing had been started; where the image says what is run, that need not be read for it
-		asked := *c
-		asked.image = &imageDefaults{}
-		if _, err := asked.processSpec(ctx, name, req); err != nil {
+// startedBefore gives a process that was started already, and may have ended. It needs nothing of the worker: where the image says what is run, the request is not
+// held against that again.
+func (c *Container) startedBefore(ctx context.Context, name string, req ProcessRequest, row store.Process) (*Process, error) {
+	if req.Path != "" {
+		if _, err := c.processSpec(name, req, imageDefaults{}); err != nil {
 			return nil, fmt.Errorf("process %s of %s: %w", name, c.owner, err)
 		}
 	}
-	p, err = c.h.attach(ctx, row, c.owner, c.worker)
+	p, err := c.h.attach(ctx, row, c.owner, c.worker)
 	if err == nil && req.Stdin != nil {
 		p.feed(req.Stdin) // of a client that came back after the host's restart
 	}
 	return p, err
+}
+
+// processRow gives the row of a process; a zero one where there is none.
+func (h *Host) processRow(ctx context.Context, id string) (row store.Process, err error) {
+	err = h.store.View(ctx, func(tx *store.Tx) error {
+		row, err = tx.Process(id)
+		return ignoreNotFound(err)
+	})
+	return row, err
 }
 
 // markRunning notes that a start took effect, and gives the row as it is then: the process may have ended since.
@@ -154,16 +162,7 @@ func (h *Host) markRunning(ctx context.Context, id string) (row store.Process, e
 	return row, err
 }
 
-func (c *Container) processSpec(ctx context.Context, name string, req ProcessRequest) (spec sdk.ProcessSpec, err error) {
-	image := c.image
-	if image == nil && c.state == lifecycle.ContainerReady {
-		read, err := c.readImage(ctx)
-		if err != nil {
-			return spec, err
-		}
-		image = &read
-	}
-	image = cmp.Or(image, &imageDefaults{})
+func (c *Container) processSpec(name string, req ProcessRequest, image imageDefaults) (spec sdk.ProcessSpec, err error) {
 	spec = sdk.ProcessSpec{
 		ID: sdk.ProcessID(name), Token: sdk.NewToken(), Path: req.Path, Args: req.Args,
 		Env: mergeEnv(image.Env, c.env, req.Env), User: req.User, Stdin: req.Stdin != nil, TTY: req.TTY,

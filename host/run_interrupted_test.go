@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,19 +18,8 @@ import (
 func TestInterruptedResume(t *testing.T) {
 	t.Parallel()
 	for _, next := range []bool{false, true} {
-		var away atomic.Bool
 		rt := newMemory(t, "m")
-		o := &hooked{Runtime: rt, hook: func(_ context.Context, _, _ string, _ int, real func() error) error {
-			if away.Load() {
-				return errAway
-			}
-			return real()
-		}, status: func(_ context.Context, _ int, s *sdk.Status) error {
-			if away.Load() {
-				s.Health, s.Reason = sdk.Away, "unplugged"
-			}
-			return nil
-		}}
+		o, away := pluggable(rt)
 		dir := t.TempDir()
 		req := RunRequest{ID: "r", Grace: 100 * time.Millisecond, Job: parseJob(t, `
 job "j" {
@@ -242,16 +230,18 @@ func TestStartedByTwo(t *testing.T) {
 		b.p, b.err = c.Start(t.Context(), MainProcess, ProcessRequest{Path: "echo", Args: []string{"once"}})
 		return b
 	}
-	second := make(chan begun, 1)
+	second, refused, effect := make(chan begun, 1), make(chan struct{}), make(chan struct{})
 	o := &hooked{Runtime: rt}
 	o.on = map[string]func(int, func() error) error{"start": func(n int, real func() error) error {
 		if n > 1 {
-			return real()
+			err := real()
+			close(effect)
+			<-refused // what comes of the first is known before the second knows what came of its own
+			return err
 		}
 		go func() { second <- start() }()
 		select {
-		case b := <-second: // it did not wait for this one
-			second <- b
+		case <-effect: // it did not wait for this one
 		case <-time.After(100 * time.Millisecond):
 		}
 		return &sdk.Error{Class: sdk.Exhausted, Message: "no room"}
@@ -264,6 +254,7 @@ func TestStartedByTwo(t *testing.T) {
 	if b := start(); !errors.Is(b.err, sdk.Exhausted) {
 		t.Errorf("the first: %v", b.err)
 	}
+	close(refused)
 	b := <-second
 	if b.err != nil {
 		t.Fatalf("the second: %v", b.err)
@@ -271,4 +262,63 @@ func TestStartedByTwo(t *testing.T) {
 	if outcome := waitOutcome(t, b.p); outcome.Exit == nil || output(t, b.p) != "once\n" {
 		t.Errorf("it came to %+v", outcome)
 	}
+}
+
+// TestImageReadNoMore: what was started is found again, and followed, by a host that cannot read its image any more. What may have been started is lost then, and not an error
+// that leaves it to run.
+func TestImageReadNoMore(t *testing.T) {
+	t.Parallel()
+	rt := newMemory(t, "m")
+	dir := t.TempDir()
+	broken := false
+	o := &hooked{Runtime: rt}
+	o.on = map[string]func(int, func() error) error{"stream-out": func(_ int, real func() error) error {
+		if broken {
+			return &WorkerGoneError{Worker: "m", Cause: sdk.NewUnavailable(nil, "gone")}
+		}
+		return real()
+	}}
+	h := openHost(t, o, Options{StateDir: dir}, "m")
+	image, err := h.UploadDir(t.Context(), Upload{Name: "image"}, tree(t, map[string]string{"rootfs/f": "", "metadata.json": `{"env": ["A=image"]}`}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func(owner string) (*Process, error) {
+		c, err := h.Container(t.Context(), owner, ContainerRequest{Image: image})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Start(t.Context(), MainProcess, ProcessRequest{Path: "sh", Args: []string{"-c", "echo $A; sleep 1"}})
+	}
+	if _, err := start("started"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c, err := h.Container(ctx, "perhaps", ContainerRequest{Image: image})
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.on["start"] = func(int, func() error) error { cancel(); return context.Canceled }
+	if _, err := c.Start(ctx, MainProcess, ProcessRequest{Path: "true"}); err == nil {
+		t.Fatal("it was started")
+	}
+	delete(o.on, "start")
+	closeTestHost(t, h)
+	broken = true
+	h = openHost(t, o, Options{StateDir: dir}, "m")
+	p, err := start("started")
+	if err != nil {
+		t.Fatalf("what was started: %v", err)
+	}
+	if outcome := waitOutcome(t, p); outcome.Exit == nil || output(t, p) != "image\n" {
+		t.Errorf("it came to %+v", outcome)
+	}
+	if _, err := start("perhaps"); !isLost(err) {
+		t.Errorf("what may have been started: %v", err)
+	}
+}
+
+func isLost(err error) bool {
+	_, lost := errors.AsType[*LostError](err)
+	return lost
 }

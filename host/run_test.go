@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -518,19 +517,8 @@ job "j" {
 // TestInterruptedWhileAway: an interrupt ends a run within its grace though the worker is away; what is left there goes once it is back.
 func TestInterruptedWhileAway(t *testing.T) {
 	t.Parallel()
-	var away atomic.Bool
 	rt := newMemory(t, "m")
-	o := &hooked{Runtime: rt, hook: func(_ context.Context, _, _ string, _ int, real func() error) error {
-		if away.Load() {
-			return errAway
-		}
-		return real()
-	}, status: func(_ context.Context, _ int, s *sdk.Status) error {
-		if away.Load() {
-			s.Health, s.Reason = sdk.Away, "unplugged"
-		}
-		return nil
-	}}
+	o, away := pluggable(rt)
 	h := openHost(t, o, Options{}, "m")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -20,6 +20,9 @@ const (
 	roomTried      = 64 << 10 // more than what readers share of the log
 )
 
+// errGivenUp: what was kept in reserve has made room for what destroys.
+var errGivenUp = errors.New("the reserve has just been given up")
+
 // reserve is a file of random bytes (zeros may take no room), there to be
 // removed when the disk is full. Its methods are the writer's.
 type reserve struct {
@@ -73,7 +76,7 @@ func (r *reserve) give() bool {
 	if !r.there {
 		return false
 	}
-	r.there = false
+	r.there, r.why = false, errGivenUp
 	r.tried = time.Now()
 	return os.Remove(r.path) == nil
 }

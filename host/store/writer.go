@@ -40,10 +40,6 @@ func (w *writer) ration(batch []*request) []*request {
 			kept = append(kept, r)
 			continue
 		}
-		if w.reserve.why == nil { // it was given up just now
-			r.done <- fmt.Errorf("%s: %w", w.file, ErrFull)
-			continue
-		}
 		r.done <- fmt.Errorf("%s: %w: %w", w.file, ErrFull, w.reserve.why)
 	}
 	return kept
