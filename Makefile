@@ -79,8 +79,9 @@ tools:
 
 .PHONY: test
 test: ## the gate: check, then all tests as far as they say at once whether a change is good
-	@$(MAKE) --no-print-directory -j5 --output-sync=target packages check
-	@all=$$($(GO) list ./...) && last=$$($(GO) list $(SERVERS) $(ALONE) $(LONG)) && exec env GORACE='$(GORACE)' $(BIN)/gate -strict -meanwhile '$(MAKE) servers' -- \
+	@$(MAKE) --no-print-directory -j2 --output-sync=target packages tools
+	@all=$$($(GO) list ./...) && last=$$($(GO) list $(SERVERS) $(ALONE) $(LONG)) && exec env GORACE='$(GORACE)' $(BIN)/gate -strict \
+		-first '$(MAKE) --no-print-directory -j5 --output-sync=target check' -meanwhile '$(MAKE) servers' -- \
 		"$(RACE) -short -timeout=25m -p=$(ATONCE) $(TESTFLAGS) $(LONG) $$(echo "$$all" | grep -vxF "$$last" | tr '\n' ' ')" \
 		"-short -vet=off -timeout=25m -p=2 $(TESTFLAGS) $(ALONE)" \
 		"-short -vet=off -timeout=25m -p=1 $(TESTFLAGS) $(SERVERS)"

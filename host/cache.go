@@ -237,6 +237,9 @@ func (h *Host) flatten(ctx context.Context, a *Artifact, row store.Volume) error
 // giveUp destroys a replica of which there is another on its worker, unless somebody uses it.
 func (h *Host) giveUp(ctx context.Context, row store.Volume) error {
 	used := func(tx *store.Tx) (bool, error) {
+		if _, err := tx.Artifact(row.Artifact); err != nil { // whoever has removed it has doomed all that it had
+			return false, ignoreNotFound(err)
+		}
 		children, err := tx.Volumes(store.VolumeFilter{Parent: row.ID})
 		return len(children) > 0 || h.inUse(row.Artifact), err
 	}
@@ -255,6 +258,7 @@ func (h *Host) giveUp(ctx context.Context, row store.Volume) error {
 	if err != nil || !going {
 		return err
 	}
+	h.fault("replica-doomed")
 	// Whoever looked it up before it was marked has noted its use by now; who looks later finds the other.
 	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		in, err := used(tx)

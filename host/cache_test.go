@@ -330,3 +330,35 @@ func TestResourceCaches(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestRemovedWhileGivenUp: an artifact is removed while a replica of it is given up that somebody uses. The replica does not come back to life without it.
+func TestRemovedWhileGivenUp(t *testing.T) {
+	t.Parallel()
+	rt := newMemory(t, "m")
+	var h *Host
+	var a *Artifact
+	h = openHost(t, rt, Options{fault: func(at string) {
+		if at != "replica-doomed" {
+			return
+		}
+		held := &holds{h: h}
+		held.add(a.ID)
+		t.Cleanup(held.letGo)
+		if _, err := h.giveUpArtifact(t.Context(), a, nil); err != nil {
+			t.Error(err)
+		}
+	}}, "m")
+	a, err := h.UploadDir(t.Context(), Upload{Name: "a"}, tree(t, map[string]string{"f": "x"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.replicate(t.Context(), a, mustWorker(t, h, "m"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.giveUp(t.Context(), replicas(t, h, a)[0]); err != nil {
+		t.Fatal(err)
+	}
+	if left := onWorker(t, rt, "m"); len(left) > 0 {
+		t.Errorf("left is %q", left)
+	}
+}

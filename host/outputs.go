@@ -12,21 +12,24 @@ import (
 )
 
 // Seal ends the container and makes its outputs artifacts, by name: whoever still ran in it is killed, so that nothing
-// writes any more. It is for a container whose work has ended by itself. Idempotent, also across restarts. An output that is not on its worker
-// any more, or whose worker is gone, is a *LostError: the work has to be done again. What else the container had is destroyed, which is not waited for.
+// writes any more. It is for a container whose work has ended by itself. Idempotent, also across restarts. A container that cannot be destroyed, an output that is not on its worker
+// any more or is not sealed, a worker that is gone: each is a *LostError, and the work has to be done again. What else the container had is destroyed, which is not waited for; nor
+// is it that a container without outputs is, for long.
 func (c *Container) Seal(ctx context.Context) (map[string]*Artifact, error) {
-	if err := c.destroyOnly(ctx); err != nil {
-		return nil, err
-	}
 	out := make(map[string]*Artifact, len(c.record.Outputs))
+	if len(c.record.Outputs) == 0 { // all that it was for is known
+		if err := c.Destroy(ctx); err != nil {
+			c.h.log.Warn("a container whose work has ended stays until its worker has destroyed it", "owner", c.owner, "worker", c.worker.name, "error", err)
+		}
+		return out, nil
+	}
+	if err := c.destroyOnly(ctx); err != nil {
+		return nil, c.outputLost(ctx, "outputs", err)
+	}
 	for name, id := range c.record.Outputs {
 		a, err := c.sealOutput(ctx, name, id)
-		_, gone := errors.AsType[*WorkerGoneError](err)
-		switch {
-		case gone, tooLate(err), errors.Is(err, store.ErrNotFound), sdk.IsNotFound(err, sdk.KindVolume):
-			return nil, &LostError{Owner: c.owner, Worker: c.worker.name, Reason: fmt.Sprintf("its output %s cannot be had any more: %v", name, err)}
-		case err != nil:
-			return nil, fmt.Errorf("output %s of %s: %w", name, c.owner, err)
+		if err != nil {
+			return nil, c.outputLost(ctx, "output "+name, err)
 		}
 		out[name] = a
 	}
@@ -56,7 +59,7 @@ func (c *Container) sealOutput(ctx context.Context, name, id string) (*Artifact,
 	if row.Artifact == a.ID && row.State == lifecycle.VolumeSealed {
 		return a, nil
 	}
-	if err := c.h.sealVolume(ctx, row); err != nil {
+	if err := c.h.sealPatiently(ctx, row); err != nil {
 		return nil, err
 	}
 	c.h.fault("output-sealed")
@@ -71,6 +74,38 @@ func (c *Container) sealOutput(ctx context.Context, name, id string) (*Artifact,
 	}
 	c.h.fault("output-registered")
 	return a, nil
+}
+
+// outputLost makes of why outputs cannot be had that the work has to be done again, unless it is this host that could not go on: then it is the error itself.
+func (c *Container) outputLost(ctx context.Context, what string, err error) error {
+	_, answered := errors.AsType[*sdk.Error](err)
+	_, gone := errors.AsType[*WorkerGoneError](err)
+	if ctx.Err() != nil || c.h.ctx.Err() != nil || !answered && !gone && !tooLate(err) && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("%s of %s: %w", what, c.owner, err)
+	}
+	return &LostError{Owner: c.owner, Worker: c.worker.name, Reason: fmt.Sprintf("its %s cannot be had any more: %v", what, err)}
+}
+
+// sealPatiently seals what a step has made, which may have taken hours: a worker that fails, or has no room, is asked again for as long as one that is away would
+// be waited for. One that refuses is not.
+func (h *Host) sealPatiently(ctx context.Context, row store.Volume) error {
+	began, told := time.Now(), false
+	var b backoff
+	for {
+		err := h.sealVolume(ctx, row)
+		again := errors.Is(err, sdk.Internal) || errors.Is(err, sdk.Exhausted)
+		if !again || ctx.Err() != nil || h.ctx.Err() != nil || time.Since(began) >= h.cfg.Timing.WorkerGone {
+			return err
+		}
+		if to, ok := ctx.Value(silenceKey{}).(*silence); ok && !told {
+			told = true
+			to.begin(row.Worker, fmt.Errorf("it is asked again to seal a volume: %w", err))
+			defer to.end(row.Worker, true)
+		}
+		if waited := b.wait(ctx, err); waited != nil {
+			return errors.Join(err, waited)
+		}
+	}
 }
 
 // keptOutput finds the artifact that an output became, where its content is still kept anywhere; nil: there is none.

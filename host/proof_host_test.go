@@ -49,7 +49,7 @@ var points = []point{
 	{"container-intent", 1}, {"container-made", 1}, {"container-ready", 1},
 	{"start-intent", 1}, {"start-send", 1}, {"start-sent", 1}, {"started", 1},
 	{"output", 1}, {"output", 2}, {"output", 7}, {"exit", 1}, {"exit-stored", 1},
-	{"destroy-intent", 1}, {"destroyed", 1}, {"output-sealed", 1}, {"output-registered", 1},
+	{"destroy-intent", 1}, {"destroyed", 1}, {"output-sealed", 1}, {"output-registered", 1}, {"step-kept", 1},
 	{"claimed", 2}, {"container-made", 2}, {"start-send", 2}, {"exit-stored", 2}, {"destroyed", 2},
 	{"output-placing", 1}, {"output-placed", 1},
 }

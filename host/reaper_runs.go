@@ -304,11 +304,18 @@ func (h *Host) abandon(tx *store.Tx, row store.Run, why string) error {
 	if err != nil {
 		return err
 	}
+	ended, err := keptSteps(tx, row.ID)
+	if err != nil {
+		return err
+	}
 	result := RunResult{ID: row.ID, Abandoned: why}
 	for _, c := range containers {
 		s, err := lastOf(tx, row.ID, c, why)
 		if err != nil {
 			return err
+		}
+		if kept, ok := ended[s.Step]; ok {
+			s = kept.result()
 		}
 		i := slices.IndexFunc(result.Steps, func(other StepResult) bool { return other.Step == s.Step })
 		switch {

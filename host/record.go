@@ -37,14 +37,25 @@ type stepRecord struct {
 func record(r *RunResult) runRecord {
 	out := runRecord{Outputs: r.Outputs, Took: r.Took, Abandoned: r.Abandoned}
 	for _, s := range r.Steps {
-		kept := stepRecord{StepResult: s}
-		if s.Err != nil {
-			kept.Err = s.Err.Error()
-		}
-		kept.StepResult.Err = nil
-		out.Steps = append(out.Steps, kept)
+		out.Steps = append(out.Steps, recordStep(s))
 	}
 	return out
+}
+
+func recordStep(s StepResult) stepRecord {
+	kept := stepRecord{StepResult: s}
+	if s.Err != nil {
+		kept.Err = s.Err.Error()
+	}
+	kept.StepResult.Err = nil
+	return kept
+}
+
+func (s stepRecord) result() StepResult {
+	if s.Err != "" {
+		s.StepResult.Err = errors.New(s.Err)
+	}
+	return s.StepResult
 }
 
 // recorded gives the result of a run that has ended, so that repeating its command is harmless. Nil: it has not, or there is no such
@@ -113,10 +124,7 @@ func resultOf(row store.Run) (*RunResult, error) {
 	}
 	out := &RunResult{ID: row.ID, Outputs: kept.Outputs, Took: kept.Took, Recorded: true, Abandoned: kept.Abandoned}
 	for _, s := range kept.Steps {
-		if s.Err != "" {
-			s.StepResult.Err = errors.New(s.Err)
-		}
-		out.Steps = append(out.Steps, s.StepResult)
+		out.Steps = append(out.Steps, s.result())
 	}
 	return out, nil
 }

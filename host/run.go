@@ -187,7 +187,14 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 	for i := range req.Job.Steps {
 		steps.Go(func() {
 			s := &req.Job.Steps[i]
-			results[i] = r.step(ctx, s)
+			if kept, ended := r.ended[s.Name]; ended {
+				results[i] = kept.result()
+				r.tellAgain(ctx, results[i])
+			} else {
+				results[i] = r.step(ctx, s)
+				r.keepStep(ctx, results[i])
+				r.h.fault("step-kept")
+			}
 			r.mu.Lock()
 			r.results[s.Name] = results[i]
 			r.mu.Unlock()
@@ -221,6 +228,8 @@ type run struct {
 	req  RunRequest
 	id   string
 	done map[string]chan struct{} // by step; closed when its result is there
+
+	ended map[string]keptStep // the steps that had ended under an earlier host
 
 	turns   *turns
 	crowded sync.Once // it was told that steps wait for their turns
@@ -258,6 +267,18 @@ func (h *Host) beginRun(ctx context.Context, req RunRequest) (*run, error) {
 	}
 	if err := r.addInputs(ctx); err != nil {
 		return nil, err
+	}
+	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
+		r.ended, err = keptSteps(tx, r.id)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range r.ended {
+		if s.Fed { // nobody can repeat it
+			r.stdin = nil
+		}
 	}
 	for _, s := range req.Job.Steps {
 		r.done[s.Name] = make(chan struct{})
@@ -417,12 +438,12 @@ func (r *run) deliver(ctx context.Context, output string, a *Artifact, target st
 func (r *run) artifact(ctx context.Context, ref job.Ref) (*Artifact, error) {
 	key := job.Ref{Input: ref.Input, Step: ref.Step, Output: ref.Output}
 	r.mu.Lock()
-	a := r.artifacts[key]
+	a, attempts := r.artifacts[key], r.results[ref.Step].Attempts
 	r.mu.Unlock()
 	if a != nil {
 		return a, nil
 	}
-	return r.h.Artifact(ctx, OutputName(r.owner(ref.Step), ref.Output))
+	return r.h.Artifact(ctx, OutputName(AttemptOwner(r.id, ref.Step, attempts), ref.Output))
 }
 
 // end keeps the run's result and destroys what else is left of it but its records and output.
@@ -542,6 +563,9 @@ func removeArtifacts(rows []store.Artifact, remove func(*Artifact) error) (waits
 
 // endRunRow keeps what a run came to, whose steps do not go on.
 func (h *Host) endRunRow(tx *store.Tx, id string, e lifecycle.Event, result []byte) error {
+	if err := forgetSteps(tx, id); err != nil {
+		return err
+	}
 	_, err := runLife.move(tx, id, e, func(row *store.Run) error {
 		row.Result, row.EndedAt = result, h.clock.wall()
 		return nil

@@ -49,7 +49,7 @@ func (r *run) step(ctx context.Context, s *job.Step) StepResult {
 			before.Err = fmt.Errorf("%w; it is not tried again: %w", before.Err, none)
 			return before
 		}
-		if res.State != StepLost || n >= s.Attempts || r.hasRead(s) || ctx.Err() != nil || r.h.ctx.Err() != nil {
+		if res.State != StepLost || n >= s.Attempts || r.hasRead(s.Name) || ctx.Err() != nil || r.h.ctx.Err() != nil {
 			return res
 		}
 		r.tell(Event{Step: s.Name, Kind: EventAgain, Worker: res.Worker, Message: res.Err.Error()})
@@ -67,10 +67,10 @@ func AttemptOwner(run, step string, n int) string {
 }
 
 // hasRead tells whether a step was given the client's stdin, which nobody can repeat.
-func (r *run) hasRead(s *job.Step) bool {
+func (r *run) hasRead(step string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.fed == s.Name
+	return r.fed == step
 }
 
 // attempt runs a step once, on none of the workers that lost it. It leaves nothing of the step's container behind unless the worker is

@@ -35,6 +35,7 @@ func TestQueryPlans(t *testing.T) {
 			{s.schema.artifacts.list, ArtifactFilter{OwnerPrefix: "run/r/"}.where(), "artifacts_owner (owner>? AND owner<?)"},
 			{s.schema.artifacts.list, ArtifactFilter{Key: "k"}.where(), "artifacts_key (key=?)"},
 			{s.schema.runs.list, RunFilter{States: []string{"going", "ending"}}.where(), "runs_state (state=?)"},
+			{s.schema.steps.list, StepFilter{OwnerPrefix: "run/r/"}.where(), "PRIMARY KEY (id>? AND id<?)"},
 			{s.schema.runs.list, RunFilter{States: []string{"ended"}, EndedBefore: at}.where(), "runs_state (state=? AND ended_at<?)"},
 		} {
 			rows, err := tx.session.conn.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+c.list+c.w.String()+" ORDER BY id", c.w.args...)

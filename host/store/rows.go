@@ -13,6 +13,7 @@ type schema struct {
 	volumes    *table[Volume]
 	artifacts  *table[Artifact]
 	runs       *table[Run]
+	steps      *table[Step]
 	workers    *table[Worker]
 }
 
@@ -28,6 +29,7 @@ func newSchema() *schema {
 			`id, name, owner, created_at, expires_at, team, "key", source, blob, bytes, ttl, used_at, invalid_at`, (*Artifact).fields),
 		runs: newTable("run", "runs",
 			"id, job, state, result, created_at, ended_at, active_at", (*Run).fields),
+		steps: newTable("step", "steps", "id, result", (*Step).fields),
 		workers: newTable("worker", "workers",
 			"id, container_incarnation, volume_incarnation, orders, reason, ordered_at", (*Worker).fields),
 	}
@@ -309,5 +311,33 @@ func (tx *Tx) Runs(f RunFilter) ([]Run, error) {
 func (f RunFilter) where() (w where) {
 	w.in("state", f.States)
 	w.before("ended_at", f.EndedBefore)
+	return w
+}
+
+// Step is a row of what a step of a run has come to, while the run goes on.
+type Step struct {
+	ID     string // its owner
+	Result []byte // JSON
+}
+
+func (s *Step) fields() []any { return []any{&s.ID, &s.Result} }
+
+// StepFilter selects steps; a zero field selects all.
+type StepFilter struct {
+	OwnerPrefix string
+}
+
+func (tx *Tx) PutStep(s Step) error { return write(tx, tx.schema.steps, s) }
+
+func (tx *Tx) Step(id string) (Step, error) { return get(tx, tx.schema.steps, byID, id) }
+
+func (tx *Tx) DeleteStep(id string) error { return remove(tx, tx.schema.steps, id) }
+
+func (tx *Tx) Steps(f StepFilter) ([]Step, error) {
+	return list(tx, tx.schema.steps, f.where())
+}
+
+func (f StepFilter) where() (w where) {
+	w.prefix("id", f.OwnerPrefix)
 	return w
 }

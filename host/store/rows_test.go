@@ -43,6 +43,10 @@ func TestRowsComeBackAsTheyWere(t *testing.T) {
 		testKind(t, s, kind[Run]{(*Tx).PutRun, (*Tx).Run, (*Tx).DeleteRun,
 			func(tx *Tx) ([]Run, error) { return tx.Runs(RunFilter{}) }})
 	})
+	t.Run("step", func(t *testing.T) {
+		testKind(t, s, kind[Step]{(*Tx).PutStep, (*Tx).Step, (*Tx).DeleteStep,
+			func(tx *Tx) ([]Step, error) { return tx.Steps(StepFilter{}) }})
+	})
 }
 
 // testKind compares with a map, over random rows.

@@ -145,13 +145,35 @@ func testKilled(t *testing.T, by []string) {
 	}
 }
 
+// TestFirst: nothing is tested before what comes first is done, what is done meanwhile begins with it, and where it fails nothing is tested, and nothing left.
+func TestFirst(t *testing.T) {
+	const code = `func TestA(t *testing.T) { if _, err := os.Stat("first"); err != nil { t.Error(err) } }`
+	if out, lands := gateAfter(t, code, "mkfifo met; echo > met; echo said; touch first", "until cat met; do :; done", "."); !lands || !strings.Contains(out, "said") {
+		t.Error(out)
+	}
+	out, lands := gateAfter(t, code, "mkfifo met; echo > met; echo why; exit 2", "until cat met; do :; done; exec sleep 3600", ".")
+	if lands || !strings.Contains(out, "why") || !strings.Contains(out, "exit status 2") || strings.Contains(out, "DONE") {
+		t.Error(out)
+	}
+}
+
 // gateOn runs the stages on a module with one test file; what follows the second stage is the command to run meanwhile.
 func gateOn(t *testing.T, code string, stages ...string) (string, bool) {
 	t.Helper()
-	dir := module(t, code)
-	meanwhile := ""
 	if len(stages) > 2 {
-		stages, meanwhile = stages[:2], "cd '"+dir+"' && "+stages[2]
+		return gateAfter(t, code, "", stages[2], stages[:2]...)
+	}
+	return gateAfter(t, code, "", "", stages...)
+}
+
+// gateAfter is gateOn after another command.
+func gateAfter(t *testing.T, code, first, meanwhile string, stages ...string) (string, bool) {
+	t.Helper()
+	dir := module(t, code)
+	for _, command := range []*string{&first, &meanwhile} {
+		if *command != "" {
+			*command = "cd '" + dir + "' && " + *command
+		}
 	}
 	var out bytes.Buffer
 	g := gate{out: &out, repeat: 3, strict: true, grace: 5 * time.Second, flags: map[string][]string{}, goTest: func(args ...string) *exec.Cmd {
@@ -159,7 +181,7 @@ func gateOn(t *testing.T, code string, stages ...string) (string, bool) {
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 		return cmd
 	}}
-	lands := g.run(t.Context(), stages, meanwhile)
+	lands := g.run(t.Context(), stages, first, meanwhile)
 	return out.String(), lands
 }
 

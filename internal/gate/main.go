@@ -1,9 +1,10 @@
 // Command gate runs tests and says whether a change may land.
 //
-//	gate [-repeat N] [-strict] [-grace DURATION] [-meanwhile COMMAND] STAGE...
+//	gate [-repeat N] [-strict] [-grace DURATION] [-first COMMAND] [-meanwhile COMMAND] STAGE...
 //
 // A stage is the arguments of one go test in one string: flags, then packages. The stages run side by side, all of them even if one
-// fails, and never from the cache. COMMAND is run by a shell before the last one, beside the others.
+// fails, and never from the cache. Both COMMANDs are run by a shell: the first one before any stage, of which none begins if it fails, and that which is
+// done meanwhile from the beginning on, until the last stage, which needs it.
 //
 // A test that failed is repeated once by itself, if no more than N failed. When it passes then the gate goes on, but the test is told as
 // FLAKY, with what it printed when it failed last on the screen: its cause is still to be found. Nothing is repeated after a data race,
@@ -32,6 +33,7 @@ func main() {
 	}
 	repeat := flag.Int("repeat", 3, "repeat the tests that failed if they are no more than `N`")
 	strict := flag.Bool("strict", false, "fail where a test was skipped for another reason than its tier")
+	first := flag.String("first", "", "a shell `command` that all stages need done")
 	meanwhile := flag.String("meanwhile", "", "a shell `command` that the last stage needs done")
 	grace := flag.Duration("grace", 30*time.Second, "how long what the tests started may take to end after them")
 	flag.Parse()
@@ -43,7 +45,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second one ends at once
 	g := gate{out: os.Stdout, goTest: goTest, repeat: *repeat, strict: *strict, grace: *grace, flags: map[string][]string{}}
-	if !g.run(ctx, flag.Args(), *meanwhile) {
+	if !g.run(ctx, flag.Args(), *first, *meanwhile) {
 		os.Exit(1)
 	}
 }

@@ -34,8 +34,8 @@ func goTest(args ...string) *exec.Cmd {
 	return exec.Command("go", append([]string{"test", "-json", "-count=1"}, args...)...)
 }
 
-// run reports whether the change may land, and says why not. The stages run side by side; meanwhile comes before the last one.
-func (g *gate) run(ctx context.Context, stages []string, meanwhile string) bool {
+// run reports whether the change may land, and says why not. The stages run side by side after the command first; meanwhile is done before the last one.
+func (g *gate) run(ctx context.Context, stages []string, first, meanwhile string) bool {
 	var commands []command
 	var defects []string
 	for _, stage := range stages {
@@ -47,8 +47,17 @@ func (g *gate) run(ctx context.Context, stages []string, meanwhile string) bool 
 		}
 		commands = append(commands, command{args: args, flags: args[:first]})
 	}
-	commands[len(commands)-1].after = g.background(ctx, meanwhile)
-	var err error
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	done := g.background(ctx, meanwhile)
+	commands[len(commands)-1].after = done
+	err := g.shell(ctx, first, g.out)
+	if err != nil {
+		end()
+		_ = done() // it was ended
+		g.say("FAIL: %v", err)
+		return false
+	}
 	if g.tests, err = g.scan(ctx, g.show(), commands...); err != nil {
 		defects = append(defects, err.Error())
 	}
@@ -230,26 +239,35 @@ func (l *lines) end() {
 	}
 }
 
-// background runs a shell command, if it is one. The function that it returns waits for the end; its error has what the command printed.
+// background runs a shell command. The function that it returns waits for the end; its error has what the command printed.
 func (g *gate) background(ctx context.Context, command string) (wait func() error) {
-	if command == "" {
-		return nil
-	}
 	end := make(chan error, 1)
 	go func() {
 		var out bytes.Buffer
-		cmd := exec.Command("sh", "-c", command)
-		cmd.Stdout, cmd.Stderr = &out, &out
-		all, err := startGroup(ctx, cmd, g.grace)
-		if err == nil {
-			err = all.wait()
-		}
+		err := g.shell(ctx, command, &out)
 		if err != nil {
-			err = fmt.Errorf("%s: %w\n%s", command, err, &out)
+			err = fmt.Errorf("%w\n%s", err, &out)
 		}
 		end <- err
 	}()
 	return func() error { return <-end }
+}
+
+// shell runs a shell command, if it is one, to its end.
+func (g *gate) shell(ctx context.Context, command string, out io.Writer) error {
+	if command == "" {
+		return nil
+	}
+	cmd := exec.Command("sh", "-c", command)
+	cmd.Stdout, cmd.Stderr = out, out
+	all, err := startGroup(ctx, cmd, g.grace)
+	if err == nil {
+		err = all.wait()
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", command, err)
+	}
+	return nil
 }
 
 func (g *gate) say(format string, args ...any) { fmt.Fprintf(g.out, format+"\n", args...) }
