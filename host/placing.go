@@ -103,11 +103,13 @@ func (h *Host) RunPlacing(ctx context.Context, id string) (map[string]Placing, e
 	return kept.Placing, ignoreNotFound(err)
 }
 
-// write puts an output into its target, unless it is there already.
+// placed tells whether an output is in its target already, and shall stay as it is.
+func (r *run) placed(output string) bool {
+	return r.req.Deliver == nil && r.req.Placed[output] && !r.req.Force
+}
+
+// write puts an output into its target.
 func (r *run) write(ctx context.Context, output string, a *Artifact, target string) error {
-	if r.req.Placed[output] && !r.req.Force {
-		return nil
-	}
 	err := r.h.downloadDir(ctx, a, target, r.req.Force, func(filled string) error {
 		p, ok, err := NewPlacing(target, filled)
 		if err != nil || !ok {

@@ -101,6 +101,29 @@ func TestOutputInPlace(t *testing.T) {
 	}
 }
 
+// TestInterruptedInPlace: a run is resumed, and interrupted before it has looked at its outputs. What is in place is not told to be missing.
+func TestInterruptedInPlace(t *testing.T) {
+	t.Parallel()
+	req := twoTargets(t)
+	h := runToPoint(t, req, "output-placed", 1)
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	req.Events = func(e Event) {
+		if e.Kind == EventFinished {
+			interrupt()
+		}
+	}
+	res, err := h.Run(ctx, req)
+	if !errors.Is(err, errInterrupted) || len(res.Outputs) != 1 {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	for name, target := range req.Outputs {
+		if _, err := os.Stat(target); (err == nil) != (res.Outputs[name] == target) {
+			t.Errorf("output %s is told to be in %q: %v", name, res.Outputs[name], err)
+		}
+	}
+}
+
 // TestOutputNotInPlace: what is in a target's place by another's hand stays and is refused, force replaces it, and one that is gone is written
 // again.
 func TestOutputNotInPlace(t *testing.T) {

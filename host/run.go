@@ -268,18 +268,6 @@ func (h *Host) beginRun(ctx context.Context, req RunRequest) (*run, error) {
 	if err := r.addInputs(ctx); err != nil {
 		return nil, err
 	}
-	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
-		r.ended, err = keptSteps(tx, r.id)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range r.ended {
-		if s.Fed { // nobody can repeat it
-			r.stdin = nil
-		}
-	}
 	for _, s := range req.Job.Steps {
 		r.done[s.Name] = make(chan struct{})
 	}
@@ -389,6 +377,10 @@ func (r *run) takeOutputs(ctx context.Context) (map[string]string, error) {
 	for _, o := range r.req.Job.Outputs {
 		target, ok := r.req.Outputs[o.Name]
 		if !ok || o.From.Step != "" && r.results[o.From.Step].State != StepSucceeded {
+			continue
+		}
+		if r.placed(o.Name) {
+			taken[o.Name] = r.req.place(target)
 			continue
 		}
 		if ctx.Err() != nil { // whoever asked for it is not told that all went well

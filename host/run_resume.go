@@ -14,7 +14,7 @@ import (
 )
 
 // resumable refuses to go on with a run that was begun otherwise, before anything of it is touched: with workers that this host does not have, or with
-// other directories as its inputs. A run that was not begun yet can be.
+// other directories as its inputs. A run that was not begun yet can be. What has ended of it is known then.
 func (r *run) resumable(ctx context.Context) error {
 	return r.h.store.View(ctx, func(tx *store.Tx) error {
 		row, err := tx.Run(r.id)
@@ -38,7 +38,13 @@ func (r *run) resumable(ctx context.Context) error {
 				return err
 			}
 		}
-		return nil
+		r.ended, err = keptSteps(tx, r.id)
+		for _, s := range r.ended {
+			if s.Fed { // nobody can repeat it
+				r.stdin = nil
+			}
+		}
+		return err
 	})
 }
 

@@ -307,12 +307,14 @@ func TestForgetAndClose(t *testing.T) {
 			}
 			r, closeReader := io.Pipe()
 			defer closeReader.Close()
+			asked := make(chan struct{}) // the archive is asked for, so its call is under way: one that came after Forget would be another exec's
 			wg.Go(func() {
-				if err := d.StreamIn(ctx, box, t.TempDir(), "", r); !end.check(err) {
+				if err := d.StreamIn(ctx, box, t.TempDir(), "", &firstRead{r, sync.OnceFunc(func() { close(asked) })}); !end.check(err) {
 					t.Error(err)
 				}
 			})
 			opened.Wait()
+			<-asked
 			end.do(d)
 			wg.Wait()
 			d.mu.Lock()
@@ -322,6 +324,17 @@ func TestForgetAndClose(t *testing.T) {
 			}
 		})
 	}
+}
+
+// firstRead is a reader that tells when it is read.
+type firstRead struct {
+	io.Reader
+	told func()
+}
+
+func (r *firstRead) Read(p []byte) (int, error) {
+	r.told()
+	return r.Reader.Read(p)
 }
 
 func TestOpeningFails(t *testing.T) {
