@@ -97,12 +97,14 @@ func (r *runHistory) live(last bool) (*RunResult, error) {
 	if last {
 		what = 7
 	}
+	req, kill := r.req, make(chan struct{})
+	req.Kill = kill
 	var res *RunResult
 	var err error
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		res, err = r.r.h.Run(ctx, r.req)
+		res, err = r.r.h.Run(ctx, req)
 	}()
 	select {
 	case <-r.reached:
@@ -114,6 +116,9 @@ func (r *runHistory) live(last bool) (*RunResult, error) {
 		defer r.open()
 	case what < 5:
 		interrupt()
+		if r.dice.IntN(2) == 0 { // and once more
+			close(kill)
+		}
 	case what < 6:
 		r.r.comeBack(r.t)
 	}
@@ -122,7 +127,7 @@ func (r *runHistory) live(last bool) (*RunResult, error) {
 }
 
 // TestRunHistories drives runs at random: a worker that fails in every class before and after what it was told, and that comes back as another one, hosts that end in the middle of all that,
-// and interrupts. What was told of a step is told of it ever after, nothing is started twice, the output is there if the step that made it succeeded and nobody interrupted, and nothing is left.
+// interrupts, and operators who give a run up. What was told of a step is told of it ever after, nothing is started twice, the output is there if the step that made it succeeded and nobody interrupted, and nothing is left.
 func TestRunHistories(t *testing.T) {
 	t.Parallel()
 	first := uint64(1)
@@ -173,18 +178,26 @@ func runAll(t *testing.T, seed uint64) {
 	}
 	r.setTrouble(false)
 	res, err := r.r.h.RunResult(t.Context(), "r")
-	if err != nil { // it has not ended
+	switch {
+	case err == nil: // it has ended
+	case r.dice.IntN(4) == 0:
+		if res, err = r.r.h.AbortRun(t.Context(), "r"); sdk.ClassOf(err) == sdk.NotFound { // it was not begun
+			return
+		} else if err != nil {
+			t.Fatalf("given up: %v", err)
+		}
+	default:
 		if res, err = r.live(true); res == nil || err != nil && !sdk.IsNotFound(err, KindArtifact) {
 			t.Fatalf("in the end: %v", err)
 		}
 	}
 	for _, s := range res.Steps {
-		if was := r.told[s.Step]; was.State != s.State || was.Summary() != s.Summary() {
+		if was, ok := r.told[s.Step]; ok && (was.State != s.State || was.Summary() != s.Summary()) {
 			t.Errorf("step %s was told as %s, and is kept as %s", s.Step, was.Summary(), s.Summary())
 		}
 	}
 	content, errRead := os.ReadFile(filepath.Join(target, "g"))
-	if made := res.Outputs["out"] != ""; made != (errRead == nil) || made && string(content) != "made\n" {
+	if made := res.Outputs["out"] != ""; made != (errRead == nil) && res.Abandoned == "" || made && string(content) != "made\n" {
 		t.Errorf("its output is told to be in %q; there is %q, %v", res.Outputs["out"], content, errRead)
 	}
 	r.checkStarts()

@@ -21,14 +21,24 @@ type follower struct {
 // Follow is Worker.FollowProcess for this journal. Its errors are those of [sdk.Follow], of ctx and of the contract, and
 // Unavailable if the records cannot be read at the moment.
 func (j *Journal) Follow(ctx context.Context, from sdk.Position, with sdk.Follow) error {
-	return j.FollowAs(ctx, "", false, from, with)
+	return j.FollowAs(ctx, As{}, from, with)
 }
 
-// FollowAs is Follow by a follower with a name, for callers between which and their own caller a connection can break. To resume is
-// to follow again only if nobody of another name has followed since; else it is FailedPrecondition with [sdk.ReasonSuperseded],
-// as it would have been had the connection held.
-func (j *Journal) FollowAs(ctx context.Context, name string, resume bool, from sdk.Position, with sdk.Follow) error {
-	f, opened, err := j.attach(name, resume, from, with)
+// As says who follows, for callers between which and the journal a connection can break: a request of theirs may come twice, or after a later one.
+type As struct {
+	// Name is that of a follower over all its requests. To resume is to follow again only if nobody of another name has followed since.
+	Name   string
+	Resume bool
+	// Caller makes requests in turns, each with a higher number than the one before. One that comes after a later one of the same caller is not the
+	// newest. An empty caller's count as they come.
+	Caller string
+	Turn   int64
+}
+
+// FollowAs is Follow by somebody. Where that is not the newest follower it is FailedPrecondition with [sdk.ReasonSuperseded], as it would have
+// been had the connection held, and the newest goes on.
+func (j *Journal) FollowAs(ctx context.Context, as As, from sdk.Position, with sdk.Follow) error {
+	f, opened, err := j.attach(as, from, with)
 	if err != nil {
 		return err
 	}
@@ -62,15 +72,20 @@ func (j *Journal) FollowAs(ctx context.Context, name string, resume bool, from s
 	}
 }
 
+// older tells whether a request is not newer than the newest one so far.
+func (as As) older(newest As) bool {
+	return as.Resume && as.Name != newest.Name || as.Caller != "" && as.Caller == newest.Caller && as.Turn < newest.Turn
+}
+
 // attach makes a new follower the only one.
-func (j *Journal) attach(name string, resume bool, from sdk.Position, with sdk.Follow) (*follower, sdk.Opened, error) {
+func (j *Journal) attach(as As, from sdk.Position, with sdk.Follow) (*follower, sdk.Opened, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	oldest, end := j.store.Bounds()
 	switch {
 	case j.gone != nil:
 		return nil, sdk.Opened{}, j.gone
-	case resume && j.newest != nil && *j.newest != name:
+	case j.newest != nil && as.older(*j.newest):
 		return nil, sdk.Opened{}, j.superseded()
 	case from < 0 || from > end && !j.found:
 		return nil, sdk.Opened{}, sdk.NewInvalid(sdk.ReasonSpec, "process %q: cannot follow from position %d: the journal ends at %d",
@@ -90,7 +105,7 @@ func (j *Journal) attach(name string, resume bool, from sdk.Position, with sdk.F
 		f.generation = j.generations
 		opened.StdinGeneration = f.generation
 	}
-	j.follower, j.newest = f, &name
+	j.follower, j.newest = f, &as
 	j.changed.ring()
 	return f, opened, nil
 }

@@ -29,7 +29,7 @@ type Journal struct {
 
 	stdin       stdin
 	follower    *follower // the newest one, while its call lasts
-	newest      *string   // its name, also afterwards; nil: nobody has followed yet
+	newest      *As       // who it is, also afterwards; nil: nobody has followed yet
 	generations int64
 }
 

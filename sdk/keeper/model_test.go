@@ -34,7 +34,7 @@ type model struct {
 	exit      *sdk.Exit
 	abandoned bool
 	closed    bool
-	newest    *string
+	newest    *As
 }
 
 func (m *model) end() int { return len(m.streams) }
@@ -241,15 +241,15 @@ func compareRecords(t *rapid.T, m *model, oldest, at int, records []sdk.Record) 
 func followAndCompare(t *rapid.T, j *Journal, m *model, write func(*rapid.T)) {
 	from := rapid.OneOf(rapid.IntRange(m.acked, m.end()), rapid.IntRange(0, m.end())).Draw(t, "from")
 	stop := rapid.IntRange(from, m.end()).Draw(t, "stop")
-	name := rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "name")
-	resume := rapid.Bool().Draw(t, "resume")
+	as := As{Name: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "name"), Resume: rapid.Bool().Draw(t, "resume"),
+		Caller: rapid.SampledFrom([]string{"", "c", "d"}).Draw(t, "caller"), Turn: rapid.Int64Range(1, 4).Draw(t, "turn")}
 	acks := make(chan sdk.Position)
 	at, exits := from, 0
-	superseded := resume && m.newest != nil && *m.newest != name
+	superseded := m.newest != nil && (as.Resume && as.Name != m.newest.Name || as.Caller != "" && as.Caller == m.newest.Caller && as.Turn < m.newest.Turn)
 	refused := !superseded && from < m.acked
 	if !refused && !superseded {
 		m.ack(from) // whoever follows from a position has all before it
-		m.newest = &name
+		m.newest = &as
 	}
 	ackSome := func() {
 		p := rapid.IntRange(-1, m.end()+1).Draw(t, "ack")
@@ -260,7 +260,7 @@ func followAndCompare(t *rapid.T, j *Journal, m *model, write func(*rapid.T)) {
 		}
 	}
 	enough := func() bool { return at >= stop && (m.state() == sdk.ProcessRunning || at < m.end()) }
-	err := j.FollowAs(t.Context(), name, resume, sdk.Position(from), sdk.Follow{
+	err := j.FollowAs(t.Context(), as, sdk.Position(from), sdk.Follow{
 		Acks: acks,
 		Opened: func(o sdk.Opened) error {
 			if int(o.Oldest) != m.oldest || o.State != m.state() {
@@ -301,7 +301,7 @@ func followAndCompare(t *rapid.T, j *Journal, m *model, write func(*rapid.T)) {
 	switch {
 	case superseded:
 		if !errors.Is(err, sdk.ReasonSuperseded) || at != from {
-			t.Fatalf("resumed as %q after %q: %v", name, *m.newest, err)
+			t.Fatalf("followed as %+v after %+v: %v", as, *m.newest, err)
 		}
 	case refused:
 		if !errors.As(err, &e) || e.Class != sdk.FailedPrecondition || e.Reason != sdk.ReasonOutputGap || int(e.Position) != m.oldest || exits > 0 {

@@ -8,11 +8,9 @@ import (
 	"io"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/hashicorp/yamux"
 	"pgregory.net/rapid"
 
 	"github.com/slipway-run/slipway/internal/testkit"
@@ -303,33 +301,34 @@ func TestCutKeepsUnacknowledged(t *testing.T) {
 	}
 }
 
-// A keeper may come to a request after the relay that brought it is gone, and then takes it for a newer follower than the one on the next
-// relay: that one resumes.
+// TestGhost: a keeper may come to a request after the relay that brought it is gone, whoever made it, and after a later one. It is refused, and whoever follows goes on.
 func TestGhost(t *testing.T) {
-	requests := make(chan wire.Follow, 10)
-	var legs atomic.Int64
-	d := patient(t, evil(func(c *wire.Conn, s *yamux.Stream, r wire.Request) {
-		requests <- *r.Follow
-		leg := legs.Add(1)
-		if leg == 1 {
-			s.Session().Close()
-			return
-		}
-		_ = c.WriteMessage(wire.KindOpened, wire.Opened{State: sdk.ProcessExited})
-		if leg == 2 {
-			_ = c.WriteMessage(wire.KindEnd, wire.NewFailure(sdk.NewFailedPrecondition(sdk.ReasonSuperseded, sdk.KindProcess, "p", "superseded")))
-			return
-		}
-		_ = c.WriteMessage(wire.KindExit, &wire.Exit{Reason: sdk.ExitExited})
-		_ = c.Write(wire.KindEnd)
-	}), Options{})
-	opened := 0
-	if err := d.FollowProcess(t.Context(), box, "p", 0, sdk.Follow{Opened: func(sdk.Opened) error { opened++; return nil }}); err != nil || opened != 1 {
-		t.Error(err, opened)
+	w := newWorld(t)
+	d := w.driver(t, Options{})
+	start(t, d, "p", "echo")
+	ctx, cancel := context.WithCancel(testkit.Context(t))
+	if err := d.FollowProcess(ctx, box, "p", 0, sdk.Follow{Opened: func(sdk.Opened) error { cancel(); return nil }}); err != context.Canceled {
+		t.Fatal(err)
 	}
-	first, second, third := <-requests, <-requests, <-requests
-	if first.Resume || second.Resume || !third.Resume || first.Name != second.Name || first.Name != third.Name {
-		t.Error(first, second, third)
+	stdin, end := io.Pipe()
+	l := &listener{t: t}
+	f := l.follow()
+	f.Stdin = stdin
+	opened := f.Opened
+	f.Opened = func(o sdk.Opened) error {
+		for turn := d.turns.Load() - 1; turn >= 0; turn-- {
+			if err := w.Follow(t.Context(), "p", wire.Follow{Name: "before", Caller: d.name, Turn: turn}, sdk.Follow{}); !errors.Is(err, sdk.ReasonSuperseded) {
+				t.Errorf("turn %d of %d: %v", turn, d.turns.Load(), err)
+			}
+		}
+		go func() {
+			_, _ = io.WriteString(end, "on it goes")
+			end.Close()
+		}()
+		return opened(o)
+	}
+	if err := d.FollowProcess(testkit.Context(t), box, "p", 0, f); err != nil || l.out.String() != "on it goes" {
+		t.Errorf("%q, %v", l.out.String(), err)
 	}
 }
 

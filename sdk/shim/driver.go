@@ -2,9 +2,11 @@ package shim
 
 import (
 	"context"
+	"crypto/rand"
 	"io"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -57,6 +59,9 @@ type Driver struct {
 	// Of the constants by these names; tests are less patient.
 	keepAlive, execGrace, closeGrace time.Duration
 
+	name  string       // a random word
+	turns atomic.Int64 // of followers' requests, by which a keeper tells the newest
+
 	own sync.WaitGroup // calls, relays and execs
 
 	mu     sync.Mutex
@@ -98,7 +103,7 @@ func New(exec Exec, o Options) *Driver {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Driver{exec: exec, o: o, keepAlive: keepAlive, execGrace: execGrace, closeGrace: closeGrace, open: make(map[sdk.ContainerID]*container)}
+	return &Driver{exec: exec, o: o, name: rand.Text(), keepAlive: keepAlive, execGrace: execGrace, closeGrace: closeGrace, open: make(map[sdk.ContainerID]*container)}
 }
 
 // Forget closes the container's relay and ends all calls on it with NotFound of the container. DestroyContainer calls it once nothing

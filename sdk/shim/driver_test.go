@@ -299,7 +299,9 @@ func TestForgetAndClose(t *testing.T) {
 			opened.Add(16)
 			for range 16 {
 				wg.Go(func() {
-					err := d.FollowProcess(ctx, box, "s", 0, sdk.Follow{Opened: func(sdk.Opened) error { opened.Done(); return nil }})
+					arrived := sync.OnceFunc(opened.Done) // also where a later one was there before it
+					defer arrived()
+					err := d.FollowProcess(ctx, box, "s", 0, sdk.Follow{Opened: func(sdk.Opened) error { arrived(); return nil }})
 					if !end.check(err) && !errors.Is(err, sdk.ReasonSuperseded) {
 						t.Error(err)
 					}

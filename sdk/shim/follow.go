@@ -66,7 +66,7 @@ type follower struct {
 }
 
 func (f *follower) run() error {
-	vain, ghosts := 0, 0
+	vain := 0
 	for {
 		before := f.progress()
 		s, err := f.session(f.ctx)
@@ -78,17 +78,9 @@ func (f *follower) run() error {
 		f.mu.Unlock()
 		// Before its keeper is known to have opened this follower there is nothing to resume.
 		err = s.call(f.ctx, wire.Request{Verb: wire.VerbFollow, Process: f.process,
-			Follow: &wire.Follow{From: l.from, Name: f.name, Resume: f.opened, Stdin: f.follow.Stdin != nil}}, l.talk)
-		if errors.Is(err, sdk.ReasonSuperseded) && f.opened && ghosts > 0 {
-			ghosts-- // perhaps by one of them; if not, resuming is refused
-			continue
-		}
-		cut, ok := errors.AsType[*cutError](err)
-		if !ok {
+			Follow: &wire.Follow{From: l.from, Name: f.name, Resume: f.opened, Caller: f.d.name, Turn: f.d.turns.Add(1), Stdin: f.follow.Stdin != nil}}, l.talk)
+		if _, cut := errors.AsType[*cutError](err); !cut {
 			return err
-		}
-		if cut.sent && !l.opened {
-			ghosts++ // a keeper may yet come to open it, after the next
 		}
 		if vain++; f.progress() != before {
 			vain = 0

@@ -23,7 +23,6 @@ type leg struct {
 	from    sdk.Position
 	next    sdk.Position // where the next record of this relay begins
 	skip    sdk.Position // Output has got what is before
-	opened  bool         // the keeper has said so
 	deaf    bool         // it takes no stdin
 	exited  bool         // the exit came on this relay
 	batch   []sdk.Record
@@ -91,7 +90,6 @@ func (l *leg) open(t *talk) error {
 	if err != nil {
 		return err
 	}
-	l.opened = true
 	f.mu.Lock()
 	if !f.opened {
 		f.stdin = ahead{taken: o.StdinTaken, most: o.StdinTaken}

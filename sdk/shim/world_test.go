@@ -238,7 +238,7 @@ func (w *world) Follow(ctx context.Context, id sdk.ProcessID, by wire.Follow, f 
 	if c == nil {
 		return sdk.NewNotFound(sdk.KindProcess, string(id))
 	}
-	return c.journal.FollowAs(ctx, by.Name, by.Resume, by.From, f)
+	return c.journal.FollowAs(ctx, keeper.As{Name: by.Name, Resume: by.Resume, Caller: by.Caller, Turn: by.Turn}, by.From, f)
 }
 
 func (w *world) Signal(_ context.Context, id sdk.ProcessID, s sdk.Signal) error {

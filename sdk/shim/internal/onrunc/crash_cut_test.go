@@ -374,7 +374,11 @@ func plugin(job string) int {
 			}
 			return nil
 		}
-		if err := h.follow(ctx, storedSpec().ID, s); err != nil {
+		err = h.follow(ctx, storedSpec().ID, s)
+		for errors.Is(err, sdk.ReasonSuperseded) { // the keeper may come late to a request of a plugin that was killed
+			err = h.follow(ctx, storedSpec().ID, s)
+		}
+		if err != nil {
 			return err
 		}
 		if s.wrong != nil || s.gaps > 0 || s.exit.Code != 9 {

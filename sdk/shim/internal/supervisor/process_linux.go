@@ -268,7 +268,7 @@ func (s *Supervisor) Follow(ctx context.Context, id sdk.ProcessID, by wire.Follo
 	if err != nil {
 		return err
 	}
-	return p.journal.FollowAs(ctx, by.Name, by.Resume, by.From, f)
+	return p.journal.FollowAs(ctx, keeper.As{Name: by.Name, Resume: by.Resume, Caller: by.Caller, Turn: by.Turn}, by.From, f)
 }
 
 // Signal signals a process that runs.

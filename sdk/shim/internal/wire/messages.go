@@ -94,7 +94,11 @@ type Follow struct {
 	// another name has followed since.
 	Name   string
 	Resume bool `json:",omitempty"`
-	Stdin  bool `json:",omitempty"` // KindStdin will come
+	// Caller is a random word, the same for all requests of one driver, and Turn grows with each of them: a keeper may come to a request after the relay
+	// that brought it is gone, and after a later one.
+	Caller string `json:",omitempty"`
+	Turn   int64  `json:",omitempty"`
+	Stdin  bool   `json:",omitempty"` // KindStdin will come
 }
 
 // Opened answers it.
