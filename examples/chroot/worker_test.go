@@ -64,6 +64,11 @@ func TestGone(t *testing.T) {
 	if err != nil || len(states) != 2 || states["ended"] != sdk.ProcessExited || states["runs"] != sdk.ProcessAbandoned {
 		t.Errorf("listed are %v, %v", states, err)
 	}
+	for id, want := range map[sdk.ProcessID]error{"ended": nil, "runs": sdk.ReasonDead, "never-was": sdk.ReasonDead} {
+		if err := b.SignalProcess(t.Context(), "c", id, sdk.KILL); !errors.Is(err, want) {
+			t.Errorf("signalling %s: %v, want %v", id, err, want)
+		}
+	}
 	spec := sdk.ProcessSpec{ID: "late", Token: sdk.NewToken(), Path: "true"}
 	if err := b.StartProcess(t.Context(), "c", spec); !errors.Is(err, sdk.ReasonDead) {
 		t.Errorf("starting in it: %v", err)

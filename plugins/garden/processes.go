@@ -110,6 +110,24 @@ func (w *worker) StartProcess(ctx context.Context, id sdk.ContainerID, spec sdk.
 	return err
 }
 
+// SignalProcess has the container's keeper send a signal.
+func (w *worker) SignalProcess(ctx context.Context, id sdk.ContainerID, process sdk.ProcessID, signal sdk.Signal) error {
+	return w.ended(ctx, id, process, w.Driver.SignalProcess(ctx, id, process, signal))
+}
+
+// ResizeProcess has it resize a terminal.
+func (w *worker) ResizeProcess(ctx context.Context, id sdk.ContainerID, process sdk.ProcessID, size sdk.TTY) error {
+	return w.ended(ctx, id, process, w.Driver.ResizeProcess(ctx, id, process, size))
+}
+
+// ended answers for a process of a container that is not there from what that has left, if it went behind our back.
+func (w *worker) ended(ctx context.Context, id sdk.ContainerID, process sdk.ProcessID, err error) error {
+	if !sdk.IsNotFound(err, sdk.KindContainer) {
+		return err
+	}
+	return w.remains(ctx, id, err, process, func(r shim.Records) error { return r.SignalProcess(process) })
+}
+
 // withProxies adds the operator's proxies where nothing of that name is set. Programs differ in which case they read.
 func (w *worker) withProxies(env []string) []string {
 	c := w.config

@@ -235,7 +235,11 @@ func TestContainerThatCannotGoYet(t *testing.T) {
 	}
 	wantError(t, w.CreateContainer(t.Context(), spec, nil), sdk.FailedPrecondition, sdk.ReasonDead)
 	wantError(t, w.StartProcess(t.Context(), "c", script("q", "true")), sdk.FailedPrecondition, sdk.ReasonDead)
+	another := spec
+	another.Token = "u"
+	wantError(t, w.CreateContainer(t.Context(), another, nil), sdk.AlreadyExists, sdk.KindContainer)
 	wantError(t, w.FollowProcess(t.Context(), "c", "p", 0, sdk.Follow{}), sdk.NotFound, sdk.KindContainer)
+	wantError(t, w.SignalProcess(t.Context(), "c", "p", sdk.TERM), sdk.NotFound, sdk.KindContainer)
 	if infos, err := w.ListProcesses(t.Context(), "c"); err != nil || len(infos) != 1 {
 		t.Errorf("its record tells %v, %v", infos, err)
 	}

@@ -74,7 +74,12 @@ func (w *worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, pr
 	case rec.Spec.Token != spec.Token:
 		return sdk.NewAlreadyExists(sdk.KindContainer, id)
 	case rec.State == sdk.ContainerReady:
-		return nil
+		now := []sdk.ContainerInfo{{ID: spec.ID, State: rec.State}}
+		err := w.findGone(ctx, now)
+		if err == nil && now[0].State == sdk.ContainerGone {
+			err = dead(spec.ID)
+		}
+		return volumedir.Fault(err, sdk.KindContainer, id)
 	case rec.State == sdk.ContainerGone:
 		return dead(spec.ID)
 	}

@@ -63,7 +63,11 @@ func (w *Worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, pr
 	case rec.Spec.Token != spec.Token:
 		return sdk.NewAlreadyExists(sdk.KindContainer, id)
 	case rec.State == sdk.ContainerReady:
-		return nil
+		ok, _, err := w.runs(ctx, rec)
+		if err == nil && !ok {
+			err = dead(spec.ID)
+		}
+		return volumedir.Fault(err, sdk.KindContainer, id)
 	case rec.State == sdk.ContainerGone:
 		return dead(spec.ID)
 	}

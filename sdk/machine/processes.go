@@ -43,7 +43,7 @@ func (w *Worker) exec(ctx context.Context, id sdk.ContainerID, argv []string, st
 	case w.marked(w.ending, rec.Attempt):
 		return sdk.NewNotFound(sdk.KindContainer, string(id))
 	case rec.State == sdk.ContainerCreating && !w.marked(w.making, rec.Attempt):
-		return sdk.NewFailedPrecondition(sdk.ReasonCreating, sdk.KindContainer, string(id), "container %q is half made; create it again or destroy it", id)
+		return creating(id)
 	case rec.State == sdk.ContainerGone:
 		return lost(id)
 	case rec.Boot != w.boot:
@@ -67,6 +67,10 @@ func (w *Worker) exec(ctx context.Context, id sdk.ContainerID, argv []string, st
 	return failed
 }
 
+func creating(id sdk.ContainerID) error {
+	return sdk.NewFailedPrecondition(sdk.ReasonCreating, sdk.KindContainer, string(id), "container %q is half made; create it again or destroy it", id)
+}
+
 func lost(id sdk.ContainerID) error {
 	return sdk.NewFailedPrecondition(sdk.ReasonRecordLost, sdk.KindContainer, string(id), "container %q runs no more; destroy it", id)
 }
@@ -80,7 +84,10 @@ func (w *Worker) StartProcess(ctx context.Context, id sdk.ContainerID, spec sdk.
 	if err != nil {
 		return err
 	}
-	if rec.State == sdk.ContainerGone {
+	switch rec.State {
+	case sdk.ContainerCreating:
+		return creating(id)
+	case sdk.ContainerGone:
 		return dead(id)
 	}
 	var writable []sdk.VolumeID
@@ -157,12 +164,20 @@ func (w *Worker) FollowProcess(ctx context.Context, id sdk.ContainerID, process 
 
 // SignalProcess has the container's keeper send a signal.
 func (w *Worker) SignalProcess(ctx context.Context, id sdk.ContainerID, process sdk.ProcessID, signal sdk.Signal) error {
-	return w.driver.SignalProcess(ctx, id, process, signal)
+	return w.ended(ctx, id, process, w.driver.SignalProcess(ctx, id, process, signal))
 }
 
 // ResizeProcess has it resize a terminal.
 func (w *Worker) ResizeProcess(ctx context.Context, id sdk.ContainerID, process sdk.ProcessID, size sdk.TTY) error {
-	return w.driver.ResizeProcess(ctx, id, process, size)
+	return w.ended(ctx, id, process, w.driver.ResizeProcess(ctx, id, process, size))
+}
+
+// ended answers for a process of which the container could not be asked, from what it left.
+func (w *Worker) ended(ctx context.Context, id sdk.ContainerID, process sdk.ProcessID, err error) error {
+	if !errors.Is(err, sdk.ReasonRecordLost) {
+		return err
+	}
+	return w.remains(ctx, id, func(r shim.Records) error { return r.SignalProcess(process) })
 }
 
 // remains reads what a container that runs no more has left of its processes.

@@ -207,6 +207,17 @@ func TestProgram(t *testing.T) {
 	if err := remains.FollowProcess(t.Context(), "never", 0, sdk.Follow{}); !errors.Is(err, sdk.ReasonDead) {
 		t.Error(err)
 	}
+	for id, want := range map[sdk.ProcessID]error{"p": nil, "left": sdk.ReasonDead, "never": sdk.ReasonDead} {
+		for how, err := range map[string]error{
+			"signalled":                d.SignalProcess(t.Context(), box, id, sdk.KILL),
+			"resized":                  d.ResizeProcess(t.Context(), box, id, sdk.TTY{}),
+			"signalled by its records": remains.SignalProcess(id),
+		} {
+			if !errors.Is(err, want) {
+				t.Errorf("%s is %s with a dead keeper: %v, want %v", id, how, err, want)
+			}
+		}
+	}
 }
 
 // The first exec makes the keeper, which outlives it.

@@ -19,10 +19,20 @@ func Remains(fsys fs.FS) Records { return Records{record.Remains{Scratch: fsys}}
 // [sdk.ReasonRecordLost]. The slice is nil if there are none.
 func (r Records) ListProcesses() ([]sdk.ProcessInfo, error) { return r.remains.List() }
 
+// SignalProcess succeeds for a process that has its exit. Any other is FailedPrecondition with [sdk.ReasonDead], for nobody is left to signal
+// it. ResizeProcess is answered in the same way.
+func (r Records) SignalProcess(process sdk.ProcessID) error {
+	return onlyLive(r.remains.Ended(process), process)
+}
+
 // FollowProcess delivers what is left of a journal, then the exit, or FailedPrecondition with [sdk.ReasonAbandoned]. Acknowledging is not
 // needed. A process that is not there is FailedPrecondition with [sdk.ReasonDead], for only a live keeper can say that it never was.
 func (r Records) FollowProcess(ctx context.Context, process sdk.ProcessID, from sdk.Position, follow sdk.Follow) error {
-	err := r.remains.Follow(ctx, process, from, follow)
+	return onlyLive(r.remains.Follow(ctx, process, from, follow), process)
+}
+
+// onlyLive makes of NotFound of a process what a keeper that is gone can say.
+func onlyLive(err error, process sdk.ProcessID) error {
 	if sdk.IsNotFound(err, sdk.KindProcess) {
 		return sdk.NewFailedPrecondition(sdk.ReasonDead, sdk.KindContainer, "",
 			"process %q: the container's keeper is gone, and its records do not tell of the process: destroy the container", process)

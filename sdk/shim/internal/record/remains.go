@@ -133,6 +133,15 @@ func (r Remains) decode(name string, v any) error {
 	return json.Unmarshal(b, v)
 }
 
+// Ended is nil for a process that has its exit, and sdk.ReasonDead for one that has none: nobody is left to do anything with it.
+func (r Remains) Ended(id sdk.ProcessID) error {
+	info, _, err := r.read(id)
+	if err == nil && info.State != sdk.ProcessExited {
+		err = sdk.NewFailedPrecondition(sdk.ReasonDead, sdk.KindContainer, "", "the container's keeper is gone, and process %q has no exit: destroy the container", id)
+	}
+	return err
+}
+
 // Follow delivers what is left of a journal, then the exit, or FailedPrecondition with sdk.ReasonAbandoned. Acknowledging is not needed
 // and changes nothing on the volume.
 func (r Remains) Follow(ctx context.Context, id sdk.ProcessID, from sdk.Position, f sdk.Follow) error {

@@ -22,11 +22,11 @@ func (r Remains) Follow(ctx context.Context, id sdk.ProcessID, by wire.Follow, f
 	return r.Remains.Follow(ctx, id, by.From, f)
 }
 
-// Signal does nothing: nothing runs.
-func (r Remains) Signal(context.Context, sdk.ProcessID, sdk.Signal) error { return nil }
+// Signal succeeds for a process that has exited. Of any other nobody is left to signal it, and what it started may live.
+func (r Remains) Signal(_ context.Context, id sdk.ProcessID, _ sdk.Signal) error { return r.Ended(id) }
 
-// Resize does nothing either.
-func (r Remains) Resize(context.Context, sdk.ProcessID, sdk.TTY) error { return nil }
+// Resize is as Signal.
+func (r Remains) Resize(_ context.Context, id sdk.ProcessID, _ sdk.TTY) error { return r.Ended(id) }
 
 // Quiesce is refused: what lost its monitor together with the keeper has nobody to kill it, and from here nobody can tell.
 func (r Remains) Quiesce(context.Context) error {
