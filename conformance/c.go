@@ -114,11 +114,11 @@ func (c *C) Logf(format string, args ...any) {
 
 // Errorf adds a failure and goes on. Why says which promise is broken and what follows for a host.
 func (c *C) Errorf(why, format string, args ...any) {
-	rule := 0
-	if len(c.kase.Rules) > 0 {
-		rule = c.kase.Rules[0]
+	promise := ""
+	if len(c.kase.Promises) > 0 {
+		promise = c.kase.Promises[0]
 	}
-	c.violation(rule, why, format, args...)
+	c.violation(promise, why, format, args...)
 }
 
 // Fatalf is Errorf and ends the case.
@@ -136,13 +136,13 @@ func (c *C) Failed() bool {
 
 const maxFailures = 20 // of one case: more of them help nobody
 
-func (c *C) violation(rule int, why, format string, args ...any) {
+func (c *C) violation(promise, why, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed || len(c.failures) >= maxFailures {
 		return
 	}
-	c.failures = append(c.failures, Failure{What: fmt.Sprintf(format, args...), Why: why, Rule: rule})
+	c.failures = append(c.failures, Failure{What: fmt.Sprintf(format, args...), Why: why, Promise: promise})
 }
 
 // NotObservable ends the case without an answer.
@@ -208,9 +208,9 @@ func (c *C) OK(err error, what string, args ...any) {
 	}
 }
 
-// refused ends the case for an error where none may come. Which rule that breaks depends on the error, not on the case.
+// refused ends the case for an error where none may come. Which promise that breaks depends on the error, not on the case.
 func (c *C) refused(err error, what string, args ...any) {
-	c.violation(0, "a call that nothing speaks against must succeed", "%s: got %s, want success", fmt.Sprintf(what, args...), describe(err))
+	c.violation("", "a call that nothing speaks against must succeed", "%s: got %s, want success", fmt.Sprintf(what, args...), describe(err))
 	runtime.Goexit()
 }
 

@@ -13,8 +13,10 @@ type Case struct {
 	ID    string // such as "P01-run-true"
 	Title string // what must be true, in one sentence
 	Doc   string // why it matters, and what usually breaks it
-	Rules []int  // of package sdk's documentation; the first one is the default of a failure
-	Level Level
+	// Promises are the IDs of those that it holds a runtime to; the first one is that of a failure which names no other. A case without any holds a
+	// program to plugin.proto.
+	Promises []string
+	Level    Level
 	// Profile groups cases into what a runtime can be conformant in.
 	Profile Profile
 
@@ -107,9 +109,9 @@ func Statuses() []Status {
 
 // Failure is one thing that was not as the contract says.
 type Failure struct {
-	What string `json:"what"`           // seen, and expected
-	Why  string `json:"why"`            // which promise is broken and what follows for a host
-	Rule int    `json:"rule,omitempty"` // zero: of none
+	What    string `json:"what"`              // seen, and expected
+	Why     string `json:"why"`               // what follows for a host
+	Promise string `json:"promise,omitempty"` // the one that is broken, by its ID; empty: none
 }
 
 // Result is what came of a case.
@@ -118,7 +120,7 @@ type Result struct {
 	Title    string    `json:"title"`
 	Profile  Profile   `json:"profile"`
 	Level    Level     `json:"level"`
-	Rules    []int     `json:"rules"`
+	Promises []string  `json:"promises"`
 	Status   Status    `json:"status"`
 	Note     string    `json:"note,omitempty"` // why it has another status than pass
 	Failures []Failure `json:"failures,omitempty"`

@@ -11,7 +11,7 @@ import (
 // archiveCases check that trees go in and out as they are.
 func archiveCases() []Case {
 	fidelity := func(id, title, doc string, entries func() []Entry) Case {
-		return Case{ID: id, Title: title, Rules: []int{9}, Level: Must, Profile: Streaming, Doc: doc, Run: func(ctx context.Context, c *C) {
+		return Case{ID: id, Title: title, Promises: []string{"9l"}, Level: Must, Profile: Streaming, Doc: doc, Run: func(ctx context.Context, c *C) {
 			v := c.Filled(ctx, entries()...)
 			c.WantTree(c.Tree(ctx, v, ""), entries(), c.treeTimes(), "in and out")
 			c.OK(c.W.SealVolume(ctx, v), "sealing")
@@ -36,11 +36,11 @@ func archiveCases() []Case {
 		fidelity("F09-names", "long paths, and names with spaces, quotes, newlines and other alphabets are kept",
 			"The old tar header has 100 bytes for a name; what calls a shell or tar with names as arguments meets a leading dash.", nameEntries),
 		{
-			ID: "F05-size", Title: "a file of 5 MiB comes out with the same bytes", Rules: []int{9}, Level: Must, Profile: Streaming, Run: runBigFile,
+			ID: "F05-size", Title: "a file of 5 MiB comes out with the same bytes", Promises: []string{"9s"}, Level: Must, Profile: Streaming, Run: runBigFile,
 			Doc: "4 MiB is gRPC's default bound of a message: what does not cut its stream into chunks fails here.",
 		},
 		{
-			ID: "F13-many", Title: "five thousand small files come out", Rules: []int{9}, Level: Must, Profile: Streaming, Run: runManyFiles,
+			ID: "F13-many", Title: "five thousand small files come out", Promises: []string{"9s"}, Level: Must, Profile: Streaming, Run: runManyFiles,
 			Doc: "Whatever is kept for each file adds up.",
 		},
 	}

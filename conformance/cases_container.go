@@ -11,44 +11,44 @@ import (
 func containerCases() []Case {
 	return []Case{
 		{
-			ID: "C01-minimal", Title: "a container without anything is listed as ready and runs a process", Rules: []int{1}, Level: Must, Profile: Core, Run: runMinimalContainer,
+			ID: "C01-minimal", Title: "a container without anything is listed as ready and runs a process", Promises: []string{"1g"}, Level: Must, Profile: Core, Run: runMinimalContainer,
 			Doc: "The least that every runtime can do.",
 		},
 		{
-			ID: "C06-destroy", Title: "destroying a container takes it off the list, and again succeeds", Rules: []int{1, 8}, Level: Must, Profile: Core, Run: runDestroyContainer,
+			ID: "C06-destroy", Title: "destroying a container takes it off the list, and again succeeds", Promises: []string{"1f", "1e"}, Level: Must, Profile: Core, Run: runDestroyContainer,
 			Doc: "A host destroys again after an answer that was lost.",
 		},
 		{
 			ID: "C07-destroy-running", Title: "destroying a container with running processes kills them and ends their followers with NotFound of the container",
-			Rules: []int{8}, Level: Must, Profile: Core, Run: runDestroyRunning,
+			Promises: []string{"8f", "8g"}, Level: Must, Profile: Core, Run: runDestroyRunning,
 			Doc: "A destroyed container that still writes changes volumes that are in use elsewhere. A follower that is left waits for ever.",
 		},
 		{
-			ID: "C19-mount-rw", Title: "what is in a mounted volume is there, and what is written there is in the volume", Rules: []int{9}, Level: Must, Profile: Core, Run: runMountWritable,
+			ID: "C19-mount-rw", Title: "what is in a mounted volume is there, and what is written there is in the volume", Promises: []string{"9i"}, Level: Must, Profile: Core, Run: runMountWritable,
 			Doc: "Inputs and outputs of every step.",
 		},
 		{
-			ID: "C20-mount-ro", Title: "a volume mounted read-only is not written", Rules: []int{9}, Level: Must, Profile: Core, Run: runMountReadOnly,
+			ID: "C20-mount-ro", Title: "a volume mounted read-only is not written", Promises: []string{"9j"}, Level: Must, Profile: Core, Run: runMountReadOnly,
 			Doc: "Read-only that is only asked for politely lets steps change each other's caches.",
 		},
 		{
-			ID: "C21-mount-nested", Title: "mounts inside each other are all there, in whatever order they are given", Rules: []int{11}, Level: Must, Profile: Core, Run: runMountNested,
+			ID: "C21-mount-nested", Title: "mounts inside each other are all there, in whatever order they are given", Promises: []string{"11a"}, Level: Must, Profile: Core, Run: runMountNested,
 			Doc: "The outer mount hides the inner one if it comes second.",
 		},
 		{
-			ID: "C23-spec-refused", Title: "a spec that can never work is Invalid and makes nothing", Rules: []int{14, 11}, Level: Must, Profile: Core, Run: runSpecRefused,
+			ID: "C23-spec-refused", Title: "a spec that can never work is Invalid and makes nothing", Promises: []string{"14e", "11a"}, Level: Must, Profile: Core, Run: runSpecRefused,
 			Doc: "A host does not try again what is Invalid, and tells the user.",
 		},
 		{
-			ID: "C25-mount-shared", Title: "one sealed volume is mounted in several containers at once", Rules: []int{9}, Level: Must, Profile: Core, Run: runMountShared,
+			ID: "C25-mount-shared", Title: "one sealed volume is mounted in several containers at once", Promises: []string{"9i"}, Level: Must, Profile: Core, Run: runMountShared,
 			Doc: "Images and caches are shared.",
 		},
 		{
-			ID: "C26-mount-missing", Title: "mounting a volume that is not there is NotFound of that volume", Rules: []int{3, 9}, Level: Must, Profile: Core, Run: runMountMissing,
+			ID: "C26-mount-missing", Title: "mounting a volume that is not there is NotFound of that volume", Promises: []string{"9h"}, Level: Must, Profile: Core, Run: runMountMissing,
 			Doc: "An empty directory in place of a lost input lets a step run on nothing.",
 		},
 		{
-			ID: "P19-dir", Title: "a process begins in its own directory, else the container's, which is made where missing, else in /", Rules: []int{11}, Level: Must, Profile: Core, Run: runDir,
+			ID: "P19-dir", Title: "a process begins in its own directory, else the container's, which is made where missing, else in /", Promises: []string{"11c"}, Level: Must, Profile: Core, Run: runDir,
 			Doc: "Relative paths of every script hang on it.",
 		},
 	}

@@ -18,40 +18,40 @@ import (
 
 // dialectCases check archives as different programs write them.
 func dialectCases() []Case {
-	must := func(id, title, doc string, run func(context.Context, *C)) Case {
-		return Case{ID: id, Title: title, Doc: doc, Rules: []int{9}, Level: Must, Profile: Streaming, Run: run}
+	must := func(id, title, doc string, run func(context.Context, *C), promises ...string) Case {
+		return Case{ID: id, Title: title, Doc: doc, Promises: promises, Level: Must, Profile: Streaming, Run: run}
 	}
 	xattrs := must("F04-xattrs", "where tar.xattrs is named, extended attributes come out as they went in",
-		"Catches archives that lose them: capabilities of a program, and what SELinux goes by.", runXattrs)
+		"Catches archives that lose them: capabilities of a program, and what SELinux goes by.", runXattrs, "14f", "9l")
 	xattrs.Needs = []sdk.Feature{sdk.FeatureTarXattrs}
 	return []Case{
 		xattrs,
 		must("F10-name-bytes", "names are bytes: those that are no UTF-8, and twins in another normal form, are kept apart",
-			"Catches names that go through a string type that mends them: two files become one.", runNameBytes),
+			"Catches names that go through a string type that mends them: two files become one.", runNameBytes, "9l"),
 		must("F11-special", "a named pipe comes out as one, or its archive is Invalid or Unsupported; it never becomes a file",
-			"Catches unpackers that make an empty file of whatever they do not know.", runSpecial),
+			"Catches unpackers that make an empty file of whatever they do not know.", runSpecial, "9m"),
 		must("F12-dialects", "archives in the formats v7, ustar, GNU and PAX are all taken",
-			"Catches a reader that knows what its own writer writes.", runDialects),
-		must("F21-round", "what came out goes in again and comes out the same, three times", "Catches what is lost a little each time: a leading slash, a rounded time, a mode.", runRound),
+			"Catches a reader that knows what its own writer writes.", runDialects, "9n"),
+		must("F21-round", "what came out goes in again and comes out the same, three times", "Catches what is lost a little each time: a leading slash, a rounded time, a mode.", runRound, "9l"),
 		must("F25-padding", "zeros after an archive's end are part of it, and are read to their end",
-			"Catches a stream that returns at the end mark: its source then fails to write what is left, as tar does, who fills up to 10 KiB.", runPadding),
+			"Catches a stream that returns at the end mark: its source then fails to write what is left, as tar does, who fills up to 10 KiB.", runPadding, "9n"),
 		must("F26-nothing", "an archive without entries changes nothing; no bytes at all are a damaged archive",
-			"Catches a connection that was lost before its first byte and counts as an empty input.", runNoEntries),
-		must("F28-twice", "of two entries with one name the later one counts", "Catches unpackers that refuse an updated archive, or keep the old file.", runTwice),
-		must("F29-parents", "directories that an archive does not name are made", "Catches archives of single files, which many tools write, that fail.", runParents),
+			"Catches a connection that was lost before its first byte and counts as an empty input.", runNoEntries, "9o"),
+		must("F28-twice", "of two entries with one name the later one counts", "Catches unpackers that refuse an updated archive, or keep the old file.", runTwice, "9n"),
+		must("F29-parents", "directories that an archive does not name are made", "Catches archives of single files, which many tools write, that fail.", runParents, "9n"),
 		must("F30-dot-names", "names that begin with ./ and an entry for the root itself are taken",
-			"Catches what tar -C dir . writes: its first entry is the root, and every name begins with a dot.", runDotNames),
+			"Catches what tar -C dir . writes: its first entry is the root, and every name begins with a dot.", runDotNames, "9n"),
 		must("F32-link-missing", "a hard link to a file that the archive has not named is Invalid with the reason archive, unless it is in the volume",
-			"Catches links that become empty files.", runLinkMissing),
-		must("F34-long-stream", "an archive comes through whole whatever the size of its pieces", "Catches readers that take a short read for the end.", runPieces),
+			"Catches links that become empty files.", runLinkMissing, "9o"),
+		must("F34-long-stream", "an archive comes through whole whatever the size of its pieces", "Catches readers that take a short read for the end.", runPieces, "9s"),
 		must("F37-gzip-members", "where gzip is named, several members after each other are one stream",
-			"Catches a reader that stops after the first: pigz and appended archives lose their rest without an error.", runGzipMembers),
+			"Catches a reader that stops after the first: pigz and appended archives lose their rest without an error.", runGzipMembers, "9u"),
 		must("F40-corrupt", "a byte that was changed on the way in an encoded stream is found",
-			"Catches a decoder that skips the checksum.", runCorrupt),
-		must("F46-many-readers", "one sealed volume streams out to eight readers at once, one of them slow", "Catches one place in a file that they share, and a lock that the slow one holds.", runManyReaders),
+			"Catches a decoder that skips the checksum.", runCorrupt, "9o"),
+		must("F46-many-readers", "one sealed volume streams out to eight readers at once, one of them slow", "Catches one place in a file that they share, and a lock that the slow one holds.", runManyReaders, "9s"),
 		must("Z12-header-lies", "headers that contradict themselves are Invalid, and what a PAX record says is held against the same rules as a name",
-			"Catches a check of the short name while the long one is used, and sizes below zero.", runHeaderLies),
-		must("F48-trees-merge", "a second archive adds to a tree and leaves the rest, directories' own files included", "Catches an unpacker that empties a directory which comes again.", runMerge),
+			"Catches a check of the short name while the long one is used, and sizes below zero.", runHeaderLies, "9o"),
+		must("F48-trees-merge", "a second archive adds to a tree and leaves the rest, directories' own files included", "Catches an unpacker that empties a directory which comes again.", runMerge, "9q"),
 	}
 }
 

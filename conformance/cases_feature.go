@@ -13,23 +13,23 @@ import (
 func featureCases() []Case {
 	return []Case{
 		{
-			ID: "Y02-undeclared", Title: "what needs a feature that the worker does not name is Unsupported, names it, and makes nothing", Rules: []int{14}, Level: Must, Profile: Core, Run: runUndeclared,
+			ID: "Y02-undeclared", Title: "what needs a feature that the worker does not name is Unsupported, names it, and makes nothing", Promises: []string{"14g"}, Level: Must, Profile: Core, Run: runUndeclared,
 			Doc: "A limit or an isolation that is silently ignored is worse than none: somebody relies on it.",
 		},
 		{
-			ID: "Y05-undeclared-user", Title: "any user, root too, is Unsupported where users is not named", Rules: []int{14}, Level: Must, Profile: Core, Run: runUndeclaredUser,
+			ID: "Y05-undeclared-user", Title: "any user, root too, is Unsupported where users is not named", Promises: []string{"14g"}, Level: Must, Profile: Core, Run: runUndeclaredUser,
 			Doc: "A host that asks for a user must be able to rely on the feature's name alone, not on which user it asks for.",
 		},
 		{
-			ID: "Y03-files-read", Title: "where files.read is named, files are looked at and read as they are", Rules: []int{9, 11}, Level: Must, Profile: Core, Run: runFileRead,
+			ID: "Y03-files-read", Title: "where files.read is named, files are looked at and read as they are", Promises: []string{"14f", "11b"}, Level: Must, Profile: Core, Run: runFileRead,
 			Needs: []sdk.Feature{sdk.FeatureFileRead}, Doc: "A host reads single files without streaming the volume.",
 		},
 		{
-			ID: "Y04-image-volume", Title: "where image.volume is named, the rootfs of a sealed volume is the container's root, and stays as it was", Rules: []int{9}, Level: Must, Profile: Core, Run: runImageVolume,
+			ID: "Y04-image-volume", Title: "where image.volume is named, the rootfs of a sealed volume is the container's root, and stays as it was", Promises: []string{"14f", "9k"}, Level: Must, Profile: Core, Run: runImageVolume,
 			Needs: []sdk.Feature{sdk.FeatureImageVolume}, Env: []Requirement{EnvBare}, Doc: "Containers write to their root; the next container of the image must not see that.",
 		},
 		{
-			ID: "K01-cancelled-before", Title: "a call whose context has ended already returns that error and does nothing", Rules: []int{2, 14}, Level: Must, Profile: Core, Run: runCancelledBefore,
+			ID: "K01-cancelled-before", Title: "a call whose context has ended already returns that error and does nothing", Promises: []string{"2b", "14c"}, Level: Must, Profile: Core, Run: runCancelledBefore,
 			Doc: "A host that gave up on a call does not expect it to happen later.",
 		},
 	}

@@ -11,28 +11,28 @@ import (
 func identityCases() []Case {
 	return []Case{
 		{
-			ID: "D01-create-again", Title: "creating with the same id and token ten times makes one thing", Rules: []int{1}, Level: Must, Profile: Core, Run: runCreateAgain,
+			ID: "D01-create-again", Title: "creating with the same id and token ten times makes one thing", Promises: []string{"1b"}, Level: Must, Profile: Core, Run: runCreateAgain,
 			Doc: "A host repeats a call whose answer was lost. The repetition has to be the same thing, and specs are not compared.",
 		},
 		{
 			ID: "D02-create-race", Title: "of many creations at once with different tokens one wins and the others are AlreadyExists",
-			Rules: []int{1}, Level: Must, Profile: Core, Run: runCreateRace, Repeat: 3,
+			Promises: []string{"1d"}, Level: Must, Profile: Core, Run: runCreateRace, Repeat: 3,
 			Doc: "Looking first and creating then lets two winners through.",
 		},
 		{
-			ID: "D03-other-token", Title: "the id of another token is AlreadyExists and leaves the first thing alone", Rules: []int{1}, Level: Must, Profile: Core, Run: runOtherToken,
+			ID: "D03-other-token", Title: "the id of another token is AlreadyExists and leaves the first thing alone", Promises: []string{"1d"}, Level: Must, Profile: Core, Run: runOtherToken,
 			Doc: "Two creations that mistake each other's thing for their own write into one volume.",
 		},
 		{
-			ID: "C04-bad-ids", Title: "ids and tokens outside the contract's alphabet are Invalid and nothing is made", Rules: []int{1}, Level: Must, Profile: Core, Run: runBadIDs,
+			ID: "C04-bad-ids", Title: "ids and tokens outside the contract's alphabet are Invalid and nothing is made", Promises: []string{"1a"}, Level: Must, Profile: Core, Run: runBadIDs,
 			Doc: "An id ends up in paths, names and commands of the backend: one with a slash or dots in it must never get that far.",
 		},
 		{
-			ID: "C05-longest-id", Title: "the longest id, and the longest token, are taken", Rules: []int{1}, Level: Must, Profile: Core, Run: runLongestID,
+			ID: "C05-longest-id", Title: "the longest id, and the longest token, are taken", Promises: []string{"1a"}, Level: Must, Profile: Core, Run: runLongestID,
 			Doc: "A plugin that puts a prefix before the host's id runs into the backend's bound.",
 		},
 		{
-			ID: "E02-unknown-ids", Title: "an unknown id is NotFound of what was not found; destroying it succeeds", Rules: []int{3, 1}, Level: Must, Profile: Core, Run: runUnknownIDs,
+			ID: "E02-unknown-ids", Title: "an unknown id is NotFound of what was not found; destroying it succeeds", Promises: []string{"3e", "1e", "3f"}, Level: Must, Profile: Core, Run: runUnknownIDs,
 			Doc: "NotFound of a process means that it never ran and may be started; NotFound of its container that all is lost. A host that hears the wrong one runs a step twice, or never.",
 		},
 	}

@@ -17,31 +17,31 @@ func isolationCases() []Case {
 	local := []Requirement{EnvLocal}
 	return []Case{
 		{
-			ID: "Z01-dotdot", Title: "an archive with names that leave the volume is Invalid, and nothing outside changes", Rules: []int{9}, Level: Must, Profile: Isolation, Run: runDotDot, Env: local,
+			ID: "Z01-dotdot", Title: "an archive with names that leave the volume is Invalid, and nothing outside changes", Promises: []string{"9p"}, Level: Must, Profile: Isolation, Run: runDotDot, Env: local,
 			Doc: "The oldest hole of unpackers.",
 		},
 		{
-			ID: "Z02-symlink-write", Title: "an archive that writes through a symbolic link changes nothing outside the volume", Rules: []int{9}, Level: Must, Profile: Isolation, Run: runSymlinkWrite, Env: local,
+			ID: "Z02-symlink-write", Title: "an archive that writes through a symbolic link changes nothing outside the volume", Promises: []string{"9p"}, Level: Must, Profile: Isolation, Run: runSymlinkWrite, Env: local,
 			Doc: "A link to a directory outside comes first, a file below it second. The link may be kept, replaced, or the archive refused; only its target may not be touched.",
 		},
 		{
-			ID: "Z03-hard-link", Title: "an archive with a hard link to something outside is Invalid, and gives nothing of it away", Rules: []int{9}, Level: Must, Profile: Isolation, Run: runHardLinkOut, Env: local,
+			ID: "Z03-hard-link", Title: "an archive with a hard link to something outside is Invalid, and gives nothing of it away", Promises: []string{"9p"}, Level: Must, Profile: Isolation, Run: runHardLinkOut, Env: local,
 			Doc: "A hard link to a file of the worker reads it, and writes it.",
 		},
 		{
-			ID: "Z05-read-out", Title: "streaming out through a symbolic link gives nothing from outside the volume", Rules: []int{9}, Level: Must, Profile: Isolation, Run: runReadOut, Env: local,
+			ID: "Z05-read-out", Title: "streaming out through a symbolic link gives nothing from outside the volume", Promises: []string{"9p"}, Level: Must, Profile: Isolation, Run: runReadOut, Env: local,
 			Doc: "A step may leave a link to the worker's secrets where its output is expected.",
 		},
 		{
-			ID: "Z07-other-volumes", Title: "no name of an archive reaches another volume", Rules: []int{9}, Level: Must, Profile: Isolation, Run: runOtherVolumes,
+			ID: "Z07-other-volumes", Title: "no name of an archive reaches another volume", Promises: []string{"9p"}, Level: Must, Profile: Isolation, Run: runOtherVolumes,
 			Doc: "Volumes are often neighbouring directories: ../ID/ is the next one.",
 		},
 		{
-			ID: "Z09-own-files", Title: "what one container writes to its root, no other sees", Rules: []int{9}, Level: Must, Profile: Isolation, Run: runOwnFiles,
+			ID: "Z09-own-files", Title: "what one container writes to its root, no other sees", Promises: []string{"9k"}, Level: Must, Profile: Isolation, Run: runOwnFiles,
 			Doc: "Two tenants' containers may run side by side.",
 		},
 		{
-			ID: "Z10-host-files", Title: "a process sees no file of the machine", Rules: []int{9}, Level: Must, Profile: Isolation, Run: runHostFiles, Env: local,
+			ID: "Z10-host-files", Title: "a process sees no file of the machine", Promises: []string{"9k"}, Level: Must, Profile: Isolation, Run: runHostFiles, Env: local,
 			Doc: "Least of all the plugin's own.",
 		},
 	}

@@ -15,22 +15,22 @@ func limitCases() []Case {
 	linux := []Requirement{EnvProbeLinux}
 	return []Case{
 		{
-			ID: "X03-out-of-memory", Title: "a process that memory ran out for says so, never with code 0, and the container goes on", Rules: []int{6}, Level: Must, Profile: Linux, Run: runOutOfMemory,
+			ID: "X03-out-of-memory", Title: "a process that memory ran out for says so, never with code 0, and the container goes on", Promises: []string{"6i"}, Level: Must, Profile: Linux, Run: runOutOfMemory,
 			Needs: []sdk.Feature{sdk.FeatureLimitsMemory, sdk.FeatureExitOOM}, Env: linux, Timeout: 2 * DefaultTimeout,
 			Doc: "Killed is what a user sees otherwise, and looks for whoever killed it.",
 		},
 		{
-			ID: "L01-pids", Title: "a container has no more processes at once than its limit, and is usable again when they are gone", Rules: []int{8}, Level: Must, Profile: Linux, Run: runPIDs,
+			ID: "L01-pids", Title: "a container has no more processes at once than its limit, and is usable again when they are gone", Promises: []string{"14f"}, Level: Must, Profile: Linux, Run: runPIDs,
 			Needs: []sdk.Feature{sdk.FeatureLimitsPIDs}, Env: linux, Timeout: 2 * DefaultTimeout,
 			Doc: "What forks without end must take neither the machine nor the way to stop it.",
 		},
 		{
-			ID: "V20-disk", Title: "what a container writes beside its volumes is bounded by its limit, and it goes on afterwards", Rules: []int{14}, Level: Must, Profile: Linux, Run: runDiskLimit,
+			ID: "V20-disk", Title: "what a container writes beside its volumes is bounded by its limit, and it goes on afterwards", Promises: []string{"14f"}, Level: Must, Profile: Linux, Run: runDiskLimit,
 			Needs: []sdk.Feature{sdk.FeatureLimitsDisk}, Env: linux, Timeout: 2 * DefaultTimeout,
 			Doc: "Catches a limit that is taken and not kept: one step fills the worker's disk for all.",
 		},
 		{
-			ID: "M01-usage", Title: "what a container uses is told as long as it lives, and never less processor time than before", Rules: []int{14}, Level: Must, Profile: Core, Run: runUsage,
+			ID: "M01-usage", Title: "what a container uses is told as long as it lives, and never less processor time than before", Promises: []string{"14f"}, Level: Must, Profile: Core, Run: runUsage,
 			Needs: []sdk.Feature{sdk.FeatureUsageReport},
 			Doc:   "Catches numbers of another container, or of the machine, and zeros for a container that is gone: somebody would take it for idle.",
 		},

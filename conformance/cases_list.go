@@ -16,33 +16,33 @@ func listCases() []Case {
 	return []Case{
 		{
 			ID: "W06-status", Title: "the status says the same each time, names raw tar, and its features are not repeated",
-			Rules: []int{4}, Level: Must, Profile: Core, Run: runStatus,
+			Promises: []string{"4a", "9u"}, Level: Must, Profile: Core, Run: runStatus,
 			Doc: "A host places work by the status and gives up all it had when an incarnation changes; one that is made anew on each call makes it forget running steps.",
 		},
 		{
 			ID: "W07-workers", Title: "the runtime reports its workers at once and goes on until it is told to stop; an unknown one is NotFound of a worker",
-			Rules: []int{14, 2}, Level: Must, Profile: Core, Run: runWorkers,
+			Promises: []string{"4e", "3e"}, Level: Must, Profile: Core, Run: runWorkers,
 			Doc: "A host that gets no snapshot has no worker; one that gets an end calls again, for ever.",
 		},
 		{
-			ID: "W10-list-filter", Title: "a filter passes what has all of its labels, and its id", Rules: []int{10}, Level: Must, Profile: Core, Run: runListFilter,
+			ID: "W10-list-filter", Title: "a filter passes what has all of its labels, and its id", Promises: []string{"10c"}, Level: Must, Profile: Core, Run: runListFilter,
 			Doc: "Hosts find their own things by label. A filter that takes any label for all shows a host things of others, which it then reaps.",
 		},
 		{
-			ID: "W19-labels-exact", Title: "labels up to the contract's bounds come back as they were given", Rules: []int{10}, Level: Must, Profile: Core, Run: runLabelsExact,
+			ID: "W19-labels-exact", Title: "labels up to the contract's bounds come back as they were given", Promises: []string{"10a"}, Level: Must, Profile: Core, Run: runLabelsExact,
 			Doc: "Backends have bounds of their own on properties and metadata. A plugin has to encode labels so that none is cut, changed or lost.",
 		},
 		{
-			ID: "W20-labels-refused", Title: "labels beyond the bounds are Invalid and nothing is made", Rules: []int{10}, Level: Must, Profile: Core, Run: runLabelsRefused,
+			ID: "W20-labels-refused", Title: "labels beyond the bounds are Invalid and nothing is made", Promises: []string{"10b"}, Level: Must, Profile: Core, Run: runLabelsRefused,
 			Doc: "What is cut silently cannot be found again by its labels.",
 		},
 		{
-			ID: "W21-list-callback", Title: "an error of the caller's callback ends a list and comes back unchanged", Rules: []int{14}, Level: Must, Profile: Core, Run: runListCallback,
+			ID: "W21-list-callback", Title: "an error of the caller's callback ends a list and comes back unchanged", Promises: []string{"14b"}, Level: Must, Profile: Core, Run: runListCallback,
 			Doc: "A host stops a list by an error of its own and must know it again.",
 		},
 		{
 			ID: "W22-list-churn", Title: "what lives through a whole list is in it exactly once while other things come and go",
-			Rules: []int{1}, Level: Must, Profile: Core, Run: runListChurn,
+			Promises: []string{"10d"}, Level: Must, Profile: Core, Run: runListChurn,
 			Doc: "A thing that a list leaves out by chance is taken for lost, and one that is listed twice for two.",
 		},
 	}

@@ -20,35 +20,35 @@ func loadCases() []Case {
 	linux := []Requirement{EnvProbeLinux}
 	return []Case{
 		{
-			ID: "P29-args-kernel", Title: "what is within the contract's bound and beyond the kernel's works, or is Invalid with too-large and leaves no record", Rules: []int{1}, Level: Must, Profile: Core, Run: runArgsKernel,
+			ID: "P29-args-kernel", Title: "what is within the contract's bound and beyond the kernel's works, or is Invalid with too-large and leaves no record", Promises: []string{"11e", "1i"}, Level: Must, Profile: Core, Run: runArgsKernel,
 			Doc: "The kernel takes 128 KiB in one argument, and in all of them a part of what the stack may have. A host that hears of neither sees a program that fails for no reason.",
 		},
 		{
-			ID: "S15-one-process", Title: "a signal reaches its process and no other one of the container", Rules: []int{8}, Level: Must, Profile: Core, Run: runSignalOne,
+			ID: "S15-one-process", Title: "a signal reaches its process and no other one of the container", Promises: []string{"8a"}, Level: Must, Profile: Core, Run: runSignalOne,
 			Doc: "Processes that share a group, or a backend that signals the whole container, show here.",
 		},
 		{
-			ID: "X07-instant-exit", Title: "a thousand processes that end at once all say 0", Rules: []int{6}, Level: Must, Profile: Core, Run: runInstantExit, Timeout: 5 * time.Minute,
+			ID: "X07-instant-exit", Title: "a thousand processes that end at once all say 0", Promises: []string{"6d"}, Level: Must, Profile: Core, Run: runInstantExit, Timeout: 5 * time.Minute,
 			Doc: "A process may have ended before whoever started it begins to wait.",
 		},
 		{
-			ID: "I03-tiny-writes", Title: "a million writes of one byte each come whole", Rules: []int{5}, Level: Must, Profile: Linux, Run: runTinyWrites, Timeout: 2 * time.Minute,
+			ID: "I03-tiny-writes", Title: "a million writes of one byte each come whole", Promises: []string{"5a"}, Level: Must, Profile: Linux, Run: runTinyWrites, Timeout: 2 * time.Minute,
 			Env: linux, Doc: "A message for each write makes a megabyte into an hour.",
 		},
 		{
-			ID: "I04-huge-write", Title: "64 MiB in one write come whole", Rules: []int{5}, Level: Must, Profile: Linux, Run: runHugeWrite, Timeout: 2 * time.Minute,
+			ID: "I04-huge-write", Title: "64 MiB in one write come whole", Promises: []string{"5a"}, Level: Must, Profile: Linux, Run: runHugeWrite, Timeout: 2 * time.Minute,
 			Env: linux, Doc: "Messages and buffers have bounds of their own.",
 		},
 		{
-			ID: "I07-duplex", Title: "64 MiB go in and come out at the same time", Rules: []int{5, 7}, Level: Must, Profile: Core, Run: runDuplex, Timeout: 2 * time.Minute,
+			ID: "I07-duplex", Title: "64 MiB go in and come out at the same time", Promises: []string{"7a", "5a"}, Level: Must, Profile: Core, Run: runDuplex, Timeout: 2 * time.Minute,
 			Doc: "Whoever writes all of stdin before reading stdout waits for a program that waits for them.",
 		},
 		{
-			ID: "I13-unfollowed", Title: "a process that nobody follows, held by its full journal, does not hold up another", Rules: []int{5}, Level: Must, Profile: Core, Run: runUnfollowed,
+			ID: "I13-unfollowed", Title: "a process that nobody follows, held by its full journal, does not hold up another", Promises: []string{"5l"}, Level: Must, Profile: Core, Run: runUnfollowed,
 			Doc: "One connection for all output stalls with its slowest reader.",
 		},
 		{
-			ID: "A09-churn", Title: "two hundred followers that come and go leave the process, its output and the container as they were", Rules: []int{2, 5}, Level: Must, Profile: Core, Run: runChurn,
+			ID: "A09-churn", Title: "two hundred followers that come and go leave the process, its output and the container as they were", Promises: []string{"2d"}, Level: Must, Profile: Core, Run: runChurn,
 			Doc: "A leak for each lost connection fills the container of a service that runs for months.",
 		},
 	}

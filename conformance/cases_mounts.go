@@ -12,71 +12,71 @@ import (
 func mountCases() []Case {
 	return []Case{
 		{
-			ID: "C27-mount-hides", Title: "a mount hides what lies below it, and changes none of it", Rules: []int{9}, Level: Must, Profile: Core, Run: runMountHides,
+			ID: "C27-mount-hides", Title: "a mount hides what lies below it, and changes none of it", Promises: []string{"9i"}, Level: Must, Profile: Core, Run: runMountHides,
 			Doc: "Catches a mount that is a copy into the directory that was there: the other volume's files appear in the first one.",
 		},
 		{
-			ID: "C28-mount-many", Title: "twenty volumes in one container are each where they belong", Rules: []int{9}, Level: Must, Profile: Core, Run: runMountMany,
+			ID: "C28-mount-many", Title: "twenty volumes in one container are each where they belong", Promises: []string{"9i"}, Level: Must, Profile: Core, Run: runMountMany,
 			Doc: "Catches bounds of a backend's own, and lists of mounts that are cut or mixed up.",
 		},
 		{
-			ID: "C29-mount-twice", Title: "one sealed volume at two places of one container is there twice", Rules: []int{9}, Level: Must, Profile: Core, Run: runMountTwice,
+			ID: "C29-mount-twice", Title: "one sealed volume at two places of one container is there twice", Promises: []string{"9i"}, Level: Must, Profile: Core, Run: runMountTwice,
 			Doc: "Catches mounts that are kept by volume instead of by path.",
 		},
 		{
-			ID: "C30-mount-outlives", Title: "what was written to a volume outlives the container that wrote it", Rules: []int{9}, Level: Must, Profile: Core, Run: runMountOutlives,
+			ID: "C30-mount-outlives", Title: "what was written to a volume outlives the container that wrote it", Promises: []string{"9i"}, Level: Must, Profile: Core, Run: runMountOutlives,
 			Doc: "Catches a destruction that empties what was mounted, and writes that stay in the container.",
 		},
 		{
-			ID: "C35-many-containers", Title: "ten containers at once keep their processes, files and output apart", Rules: []int{5, 9}, Level: Must, Profile: Core, Run: runManyContainers, Timeout: 2 * DefaultTimeout,
+			ID: "C35-many-containers", Title: "ten containers at once keep their processes, files and output apart", Promises: []string{"5l", "9k"}, Level: Must, Profile: Core, Run: runManyContainers, Timeout: 2 * DefaultTimeout,
 			Doc: "Catches anything that is kept once for a worker and belongs to a container.",
 		},
 		{
-			ID: "C36-process-ids", Title: "a process's id says nothing of another container's process", Rules: []int{3}, Level: Must, Profile: Core, Run: runProcessElsewhere,
+			ID: "C36-process-ids", Title: "a process's id says nothing of another container's process", Promises: []string{"3f"}, Level: Must, Profile: Core, Run: runProcessElsewhere,
 			Doc: "Catches one table of processes for all containers: following in the wrong one shows another tenant's output.",
 		},
 		{
-			ID: "P32-dir-made", Title: "a process's directory is made where missing, and seen by the processes after it", Rules: []int{11}, Level: Must, Profile: Core, Run: runDirMade,
+			ID: "P32-dir-made", Title: "a process's directory is made where missing, and seen by the processes after it", Promises: []string{"11c"}, Level: Must, Profile: Core, Run: runDirMade,
 			Doc: "Catches a directory that is made somewhere else than in the mounted volume, or for one process only.",
 		},
 		{
-			ID: "P36-env-defaults", Title: "PATH and HOME are there where nobody gave them, and are the host's where it did", Rules: []int{13}, Level: Must, Profile: Core, Run: runEnvDefaults,
+			ID: "P36-env-defaults", Title: "PATH and HOME are there where nobody gave them, and are the host's where it did", Promises: []string{"13b"}, Level: Must, Profile: Core, Run: runEnvDefaults,
 			Doc: "Catches processes that find no program or write to /, and defaults that win over what was asked for.",
 		},
 		{
-			ID: "P34-env-many", Title: "a thousand variables come, each with its own value", Rules: []int{13}, Level: Must, Profile: Core, Run: runEnvMany,
+			ID: "P34-env-many", Title: "a thousand variables come, each with its own value", Promises: []string{"13a"}, Level: Must, Profile: Core, Run: runEnvMany,
 			Doc: "Catches bounds on the number of variables, and maps that lose or swap values.",
 		},
 		{
-			ID: "V16-clone-labels", Title: "a clone has its own labels and token, and none of its parent's", Rules: []int{10, 1}, Level: Must, Profile: Core, Run: runCloneLabels,
+			ID: "V16-clone-labels", Title: "a clone has its own labels and token, and none of its parent's", Promises: []string{"9e"}, Level: Must, Profile: Core, Run: runCloneLabels,
 			Doc: "Catches metadata that is copied with the content: a host finds the clone under its parent's cache key.",
 		},
 		{
-			ID: "V19-clone-empty", Title: "an empty sealed volume is cloned and mounted like any other", Rules: []int{9}, Level: Must, Profile: Core, Run: runCloneEmpty,
+			ID: "V19-clone-empty", Title: "an empty sealed volume is cloned and mounted like any other", Promises: []string{"9e"}, Level: Must, Profile: Core, Run: runCloneEmpty,
 			Doc: "Catches backends that take an empty source for a missing one.",
 		},
 		{
-			ID: "V25-bytes", Title: "the size that the list tells is unknown, or at least that of the content", Rules: []int{9}, Level: Must, Profile: Core, Run: runVolumeBytes,
+			ID: "V25-bytes", Title: "the size that the list tells is unknown, or at least that of the content", Promises: []string{"10e"}, Level: Must, Profile: Core, Run: runVolumeBytes,
 			Doc: "Catches zero for unknown: a host that places by locality takes a gigabyte for nothing.",
 		},
 		{
-			ID: "V29-destroy-clones", Title: "destroying clones leaves the parent and the other clones as they are", Rules: []int{9}, Level: Must, Profile: Core, Run: runDestroyClones,
+			ID: "V29-destroy-clones", Title: "destroying clones leaves the parent and the other clones as they are", Promises: []string{"9f"}, Level: Must, Profile: Core, Run: runDestroyClones,
 			Doc: "Catches shared files that are freed, or emptied, with the first of their users.",
 		},
 		{
-			ID: "N05-clone-race", Title: "twenty clones of one volume at once are all right, and apart", Rules: []int{9, 1}, Level: Must, Profile: Core, Run: runCloneRace,
+			ID: "N05-clone-race", Title: "twenty clones of one volume at once are all right, and apart", Promises: []string{"9e", "9f"}, Level: Must, Profile: Core, Run: runCloneRace,
 			Doc: "Catches a parent that is locked, changed or counted wrongly while it is copied.",
 		},
 		{
-			ID: "N09-streams-race", Title: "eight streams into eight volumes, and out of one, do not mix", Rules: []int{9}, Level: Must, Profile: Streaming, Run: runStreamsRace,
+			ID: "N09-streams-race", Title: "eight streams into eight volumes, and out of one, do not mix", Promises: []string{"9s"}, Level: Must, Profile: Streaming, Run: runStreamsRace,
 			Doc: "Catches a buffer or a temporary name that two streams share.",
 		},
 		{
-			ID: "Z11-mount-link", Title: "a mount below a link in a volume stays in the container", Rules: []int{9}, Level: Must, Profile: Isolation, Run: runMountLink, Env: []Requirement{EnvLocal},
+			ID: "Z11-mount-link", Title: "a mount below a link in a volume stays in the container", Promises: []string{"9p"}, Level: Must, Profile: Isolation, Run: runMountLink, Env: []Requirement{EnvLocal},
 			Doc: "Catches a runtime that makes the mount's directory by following a link that a step has left: it then makes it, and mounts, on the machine.",
 		},
 		{
-			ID: "Z13-tmp", Title: "what one container writes to the usual places for temporary files, no other sees", Rules: []int{9}, Level: Must, Profile: Isolation, Run: runTmp, Env: []Requirement{EnvLocal},
+			ID: "Z13-tmp", Title: "what one container writes to the usual places for temporary files, no other sees", Promises: []string{"9k"}, Level: Must, Profile: Isolation, Run: runTmp, Env: []Requirement{EnvLocal},
 			Doc: "Catches a /tmp or /dev/shm of the machine that is passed into every container.",
 		},
 	}

@@ -17,27 +17,27 @@ import (
 func namedCases() []Case {
 	return []Case{
 		{
-			ID: "Y06-clone-live", Title: "where clone.live is named, a clone of an open volume holds what that held, and what is written to either is its own", Rules: []int{9}, Level: Must, Profile: Core,
+			ID: "Y06-clone-live", Title: "where clone.live is named, a clone of an open volume holds what that held, and what is written to either is its own", Promises: []string{"9g"}, Level: Must, Profile: Core,
 			Needs: []sdk.Feature{sdk.FeatureCloneLive}, Run: runCloneLive, Doc: "A host clones what it has not sealed yet to save a copy. A clone that is empty, or shares its blocks, is found out by the step that reads it.",
 		},
 		{
-			ID: "Y07-network-none", Title: "where network.none is named, no route leads out of a hermetic container", Rules: []int{14}, Level: Must, Profile: Isolation,
+			ID: "Y07-network-none", Title: "where network.none is named, no route leads out of a hermetic container", Promises: []string{"14f"}, Level: Must, Profile: Isolation,
 			Needs: []sdk.Feature{sdk.FeatureNetworkNone}, Run: runNetworkNone, Doc: "Whoever asks for it runs what is not trusted, or must build the same again tomorrow.",
 		},
 		{
-			ID: "Y08-privileged", Title: "where privileged is named, a privileged container may mount, writes to its volumes, and others may not", Rules: []int{14}, Level: Must, Profile: Linux,
+			ID: "Y08-privileged", Title: "where privileged is named, a privileged container may mount, writes to its volumes, and others may not", Promises: []string{"14f"}, Level: Must, Profile: Linux,
 			Needs: []sdk.Feature{sdk.FeaturePrivileged}, Run: runPrivileged, Doc: "A container in a container needs it. One that was asked for and is none fails in the midst of a build; one that was not asked for is a way out.",
 		},
 		{
-			ID: "Y12-tar-sparse", Title: "where tar.sparse is named, holes come out of a volume as holes, and the bytes around them as they went in", Rules: []int{9}, Level: Must, Profile: Streaming,
+			ID: "Y12-tar-sparse", Title: "where tar.sparse is named, holes come out of a volume as holes, and the bytes around them as they went in", Promises: []string{"14f"}, Level: Must, Profile: Streaming,
 			Needs: []sdk.Feature{sdk.FeatureTarSparse}, Run: runTarSparse, Doc: "A disk image of 100 GB is mostly holes. Filled ones fill workers, networks and quotas.",
 		},
 		{
-			ID: "Y13-tar-dir-mtimes", Title: "where tar.dir-mtimes is named, directories keep their times, also those that get files later", Rules: []int{9}, Level: Must, Profile: Streaming,
+			ID: "Y13-tar-dir-mtimes", Title: "where tar.dir-mtimes is named, directories keep their times, also those that get files later", Promises: []string{"14f"}, Level: Must, Profile: Streaming,
 			Needs: []sdk.Feature{sdk.FeatureTarDirTimes}, Run: runTarDirTimes, Doc: "Making a file in a directory changes its time: it has to be set when all is in it.",
 		},
 		{
-			ID: "Y14-tar-devices", Title: "where tar.devices is named, device nodes come out with their numbers", Rules: []int{9}, Level: Must, Profile: Streaming,
+			ID: "Y14-tar-devices", Title: "where tar.devices is named, device nodes come out with their numbers", Promises: []string{"14f"}, Level: Must, Profile: Streaming,
 			Needs: []sdk.Feature{sdk.FeatureTarDevices}, Run: runTarDevices, Doc: "Images hold /dev/null and /dev/console. One without them does not start.",
 		},
 	}

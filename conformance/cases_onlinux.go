@@ -14,35 +14,35 @@ func linuxCases() []Case {
 	linux := []Requirement{EnvProbeLinux}
 	return []Case{
 		{
-			ID: "P14-zombies", Title: "a thousand children that lost their parents leave no zombie behind, the next process starts, and their parent's exit is its own", Rules: []int{8, 6}, Level: Must, Profile: Linux, Run: runZombies,
+			ID: "P14-zombies", Title: "a thousand children that lost their parents leave no zombie behind, the next process starts, and their parent's exit is its own", Promises: []string{"6f"}, Level: Must, Profile: Linux, Run: runZombies,
 			Env: linux, Timeout: 2 * DefaultTimeout, Doc: "Orphans go to the container's first process. One that does not wait for them fills the table of processes, and then nothing starts any more. One that does may take an orphan's end for the leader's.",
 		},
 		{
-			ID: "P15-descriptors", Title: "a process begins with the descriptors 0, 1 and 2, and no other", Rules: []int{13}, Level: Must, Profile: Linux, Run: runDescriptors,
+			ID: "P15-descriptors", Title: "a process begins with the descriptors 0, 1 and 2, and no other", Promises: []string{"11g"}, Level: Must, Profile: Linux, Run: runDescriptors,
 			Env: linux, Doc: "A descriptor of the plugin's, or of another process's pipe, is a way out of the container, and keeps that pipe open.",
 		},
 		{
-			ID: "P17-defaults", Title: "a process begins with umask 0022, no signal ignored or blocked, and is no harder to kill than its container when memory runs out", Rules: []int{8}, Level: Must, Profile: Linux, Run: runDefaults,
+			ID: "P17-defaults", Title: "a process begins with umask 0022, no signal ignored or blocked, and is no harder to kill than its container when memory runs out", Promises: []string{"11g"}, Level: Must, Profile: Linux, Run: runDefaults,
 			Env: linux, Doc: "All of these are inherited from whoever starts it. With SIGPIPE ignored, yes | head never ends; with TERM blocked, nothing can be stopped.",
 		},
 		{
-			ID: "P24-daemon", Title: "a child in a session of its own, with its output closed, delays no exit and goes on after it", Rules: []int{6}, Level: Must, Profile: Linux, Run: runDaemon,
+			ID: "P24-daemon", Title: "a child in a session of its own, with its output closed, delays no exit and goes on after it", Promises: []string{"6f"}, Level: Must, Profile: Linux, Run: runDaemon,
 			Env: linux, Doc: "Steps start services for the ones after them. Only KILL and the container's end reach those.",
 		},
 		{
-			ID: "P28-exec-foreign", Title: "scripts without their interpreter and programs for no such machine are Invalid with not-executable; 126 and 127 are the command's own", Rules: []int{14}, Level: Must, Profile: Linux, Run: runExecForeign,
+			ID: "P28-exec-foreign", Title: "scripts without their interpreter and programs for no such machine are Invalid with not-executable; 126 and 127 are the command's own", Promises: []string{"11f"}, Level: Must, Profile: Linux, Run: runExecForeign,
 			Env: linux, Doc: "As P02. The kernel says that the file is not there when its interpreter is not.",
 		},
 		{
-			ID: "S08-kill-tree", Title: "KILL reaches grandchildren, children in sessions of their own, and orphans", Rules: []int{8}, Level: Must, Profile: Linux, Run: runKillTree,
+			ID: "S08-kill-tree", Title: "KILL reaches grandchildren, children in sessions of their own, and orphans", Promises: []string{"8b"}, Level: Must, Profile: Linux, Run: runKillTree,
 			Env: linux, Doc: "A step that was aborted must not go on writing to its volumes.",
 		},
 		{
-			ID: "S13-group", Title: "TERM reaches the leader's children too, and not those that have a session of their own", Rules: []int{8}, Level: Must, Profile: Linux, Run: runGroup,
+			ID: "S13-group", Title: "TERM reaches the leader's children too, and not those that have a session of their own", Promises: []string{"8a"}, Level: Must, Profile: Linux, Run: runGroup,
 			Env: linux, Doc: "A shell passes on nothing: the test that it runs must hear of the stop by itself.",
 		},
 		{
-			ID: "S14-stop-cont", Title: "STOP halts a process and CONT lets it go on; a halted one can be killed", Rules: []int{8}, Level: Must, Profile: Linux, Run: runStopCont,
+			ID: "S14-stop-cont", Title: "STOP halts a process and CONT lets it go on; a halted one can be killed", Promises: []string{"8e"}, Level: Must, Profile: Linux, Run: runStopCont,
 			Env: linux, Doc: "Somebody waits for children in between. Whoever takes a halt for an end tells of an exit that never was.",
 		},
 	}

@@ -12,15 +12,15 @@ import (
 
 // peerCases check streams from worker to worker, by ticket. A target needs two workers for them.
 func peerCases() []Case {
-	must := func(id, title, doc string, run func(context.Context, *C), rules ...int) Case {
-		return Case{ID: id, Title: title, Doc: doc, Rules: rules, Level: Must, Profile: P2P, Run: run, Needs: []sdk.Feature{sdk.FeaturePeerStream}}
+	must := func(id, title, doc string, run func(context.Context, *C), promises ...string) Case {
+		return Case{ID: id, Title: title, Doc: doc, Promises: promises, Level: Must, Profile: P2P, Run: run, Needs: []sdk.Feature{sdk.FeaturePeerStream}}
 	}
 	return []Case{
-		must("B01-peer-equal", "a volume that one worker sends to another comes out there as it is, both ways, and from and to a path inside", "Catches what the way over the host has and the straight one forgets: paths, owners, links.", runPeerEqual, 9),
-		must("B02-ticket-once", "a ticket works once, and one that was made up or changed not at all", "Catches a right to write that stays: whoever reads a log may fill a volume.", runTicketOnce, 9, 13),
-		must("B03-peer-refused", "what is open is not sent, what is sealed is not received, and what is not there is NotFound", "Catches checks that only the way over the host has.", runPeerRefused, 9, 3),
-		must("B04-peer-gone", "sending to a volume that was destroyed fails, and the source can be sent again", "Catches a far end that fails without a word: an empty volume is sealed and cached.", runPeerGone, 9),
-		must("B05-peer-cancel", "a stream to another worker that is cancelled ends, and what was received can be destroyed", "Catches a stream that goes on behind everybody's back, and holds both volumes.", runPeerCancel, 2, 14),
+		must("B01-peer-equal", "a volume that one worker sends to another comes out there as it is, both ways, and from and to a path inside", "Catches what the way over the host has and the straight one forgets: paths, owners, links.", runPeerEqual, "9v"),
+		must("B02-ticket-once", "a ticket works once, and one that was made up or changed not at all", "Catches a right to write that stays: whoever reads a log may fill a volume.", runTicketOnce, "9v", "13d"),
+		must("B03-peer-refused", "what is open is not sent, what is sealed is not received, and what is not there is NotFound", "Catches checks that only the way over the host has.", runPeerRefused, "9v"),
+		must("B04-peer-gone", "sending to a volume that was destroyed fails, and the source can be sent again", "Catches a far end that fails without a word: an empty volume is sealed and cached.", runPeerGone, "9v"),
+		must("B05-peer-cancel", "a stream to another worker that is cancelled ends, and what was received can be destroyed", "Catches a stream that goes on behind everybody's back, and holds both volumes.", runPeerCancel, "9v", "2a"),
 	}
 }
 

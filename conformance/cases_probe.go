@@ -21,43 +21,43 @@ func probeCases() []Case {
 	probe, linux := []Requirement{EnvProbe}, []Requirement{EnvProbeLinux}
 	return []Case{
 		{
-			ID: "P06-path-lookup", Title: "a bare name is sought in the process's PATH, and a relative path begins in its directory", Rules: []int{11}, Level: Must, Profile: Core, Run: runPathLookup,
+			ID: "P06-path-lookup", Title: "a bare name is sought in the process's PATH, and a relative path begins in its directory", Promises: []string{"11d"}, Level: Must, Profile: Core, Run: runPathLookup,
 			Env: probe, Doc: "Catches a look-up in the plugin's own PATH, which finds the machine's program or none.",
 		},
 		{
-			ID: "I05-big-output", Title: "64 MiB of output that no two chunks of are alike come whole, on either stream", Rules: []int{5}, Level: Must, Profile: Core, Run: runBigOutput,
+			ID: "I05-big-output", Title: "64 MiB of output that no two chunks of are alike come whole, on either stream", Promises: []string{"5a"}, Level: Must, Profile: Core, Run: runBigOutput,
 			Env: probe, Timeout: 4 * time.Minute, Doc: "Catches chunks that are swapped, repeated or lost, which a pattern that repeats hides.",
 		},
 		{
-			ID: "I06-big-stdin", Title: "64 MiB of stdin come whole, which the program itself says", Rules: []int{7}, Level: Must, Profile: Core, Run: runBigStdin,
+			ID: "I06-big-stdin", Title: "64 MiB of stdin come whole, which the program itself says", Promises: []string{"7a"}, Level: Must, Profile: Core, Run: runBigStdin,
 			Env: probe, Timeout: 2 * time.Minute, Doc: "Catches faults of stdin that a way back through cat would hide or be blamed for.",
 		},
 		{
-			ID: "I26-order-across", Title: "what is written to stdout and stderr by turns comes in that order", Rules: []int{5}, Level: Must, Profile: Core, Run: runOrderAcross,
+			ID: "I26-order-across", Title: "what is written to stdout and stderr by turns comes in that order", Promises: []string{"5b"}, Level: Must, Profile: Core, Run: runOrderAcross,
 			Env: probe, Doc: "Catches two readers without a common clock: the error message comes before the line that it is about.",
 		},
 		{
-			ID: "V11-clone-changes", Title: "what a process removes, renames, replaces and cuts in a clone is so in the clone, and not in the parent", Rules: []int{9}, Level: Must, Profile: Core, Run: runCloneChanges,
+			ID: "V11-clone-changes", Title: "what a process removes, renames, replaces and cuts in a clone is so in the clone, and not in the parent", Promises: []string{"9f"}, Level: Must, Profile: Core, Run: runCloneChanges,
 			Env: probe, Doc: "Catches layers that forget a removal: the file is back in the next step.",
 		},
 		{
-			ID: "V18-owner", Title: "a volume's root belongs to whom its spec says, of a clone too, and nothing below it is changed", Rules: []int{9}, Level: Must, Profile: Linux, Run: runOwner,
+			ID: "V18-owner", Title: "a volume's root belongs to whom its spec says, of a clone too, and nothing below it is changed", Promises: []string{"9a"}, Level: Must, Profile: Linux, Run: runOwner,
 			Env: linux, Doc: "Catches volumes that only root can write, and owners that are set on all of a clone's files.",
 		},
 		{
-			ID: "F33-seen-inside", Title: "a tree is, for a process, what its archive said: modes, owners, sizes, times and links", Rules: []int{9}, Level: Must, Profile: Linux, Run: runSeenInside,
+			ID: "F33-seen-inside", Title: "a tree is, for a process, what its archive said: modes, owners, sizes, times and links", Promises: []string{"9l"}, Level: Must, Profile: Linux, Run: runSeenInside,
 			Env: linux, Doc: "Catches a plugin that keeps what an archive said beside the files, and gives that back: no process ever sees it.",
 		},
 		{
-			ID: "C17-empty-image", Title: "an image that holds nothing will do: processes start, read, write and are killed in it", Rules: []int{8}, Level: Must, Profile: Core, Run: runEmptyImage,
+			ID: "C17-empty-image", Title: "an image that holds nothing will do: processes start, read, write and are killed in it", Promises: []string{"8b"}, Level: Must, Profile: Core, Run: runEmptyImage,
 			Needs: []sdk.Feature{sdk.FeatureImageVolume}, Env: probe, Doc: "Catches a plugin that uses the image's own sh, kill, tar or /etc/passwd.",
 		},
 		{
-			ID: "Z14-own-processes", Title: "a process sees those of its own container and of no other", Rules: []int{13}, Level: Must, Profile: Isolation, Run: runOwnProcesses,
+			ID: "Z14-own-processes", Title: "a process sees those of its own container and of no other", Promises: []string{"13f"}, Level: Must, Profile: Isolation, Run: runOwnProcesses,
 			Env: linux, Doc: "Catches containers that share a view of processes: arguments hold secrets, and what can be seen can be signalled.",
 		},
 		{
-			ID: "L06-memory-together", Title: "a limit on memory is for all processes of a container together", Rules: []int{6}, Level: Must, Profile: Linux, Run: runMemoryTogether,
+			ID: "L06-memory-together", Title: "a limit on memory is for all processes of a container together", Promises: []string{"6i"}, Level: Must, Profile: Linux, Run: runMemoryTogether,
 			Needs: []sdk.Feature{sdk.FeatureLimitsMemory, sdk.FeatureExitOOM}, Env: linux, Timeout: 2 * DefaultTimeout, Doc: "Catches a limit that is set for each process: ten of them take ten times as much.",
 		},
 	}

@@ -13,85 +13,85 @@ import (
 func processCases() []Case {
 	return []Case{
 		{
-			ID: "P01-run-true", Title: "a program that does nothing exits with 0 and no output", Rules: []int{6}, Level: Must, Profile: Core, Run: runTrue,
+			ID: "P01-run-true", Title: "a program that does nothing exits with 0 and no output", Promises: []string{"6d"}, Level: Must, Profile: Core, Run: runTrue,
 			Doc: "The first thing to get right.",
 		},
 		{
-			ID: "P02-exec-missing", Title: "a program that is not there is Invalid with executable-not-found, and leaves no record", Rules: []int{1, 14}, Level: Must, Profile: Core, Run: runExecMissing,
+			ID: "P02-exec-missing", Title: "a program that is not there is Invalid with executable-not-found, and leaves no record", Promises: []string{"11f", "1i"}, Level: Must, Profile: Core, Run: runExecMissing,
 			Doc: "Codes 126 and 127 are the program's to use: a host that has to guess tells the user the wrong thing. The id must stay free for the same start with the right path.",
 		},
 		{
-			ID: "P03-exec-bad", Title: "a file without execute permission, and a directory, are Invalid with not-executable", Rules: []int{14}, Level: Must, Profile: Core, Run: runExecBad,
+			ID: "P03-exec-bad", Title: "a file without execute permission, and a directory, are Invalid with not-executable", Promises: []string{"11f"}, Level: Must, Profile: Core, Run: runExecBad,
 			Doc: "As P02.",
 		},
 		{
-			ID: "P04-args-exact", Title: "arguments come byte for byte", Rules: []int{1}, Level: Must, Profile: Core, Run: runArgs,
+			ID: "P04-args-exact", Title: "arguments come byte for byte", Promises: []string{"11e"}, Level: Must, Profile: Core, Run: runArgs,
 			Doc: "A backend that takes a command line, not a list, needs quoting that nobody gets right at first.",
 		},
 		{
-			ID: "P05-args-bounds", Title: "an argument of 100 KiB is taken; beyond the contract's bound a start is Invalid and leaves no record", Rules: []int{1}, Level: Must, Profile: Core, Run: runArgsBounds,
+			ID: "P05-args-bounds", Title: "an argument of 100 KiB is taken; beyond the contract's bound a start is Invalid and leaves no record", Promises: []string{"11e", "1i"}, Level: Must, Profile: Core, Run: runArgsBounds,
 			Doc: "What does not fit a message or the kernel's bound must be said, not cut.",
 		},
 		{
-			ID: "P08-other-token", Title: "starting under the id of another token is AlreadyExists and leaves the first process alone", Rules: []int{1, 3}, Level: Must, Profile: Core, Run: runStartOtherToken,
+			ID: "P08-other-token", Title: "starting under the id of another token is AlreadyExists and leaves the first process alone", Promises: []string{"1d"}, Level: Must, Profile: Core, Run: runStartOtherToken,
 			Doc: "Two hosts, or two steps, must not take each other's process for their own.",
 		},
 		{
-			ID: "P09-many", Title: "fifty processes at once in one container never mix their output or codes", Rules: []int{5, 6}, Level: Must, Profile: Core, Run: runMany,
+			ID: "P09-many", Title: "fifty processes at once in one container never mix their output or codes", Promises: []string{"5l"}, Level: Must, Profile: Core, Run: runMany,
 			Doc: "Anything that is kept for a container instead of a process shows here.",
 		},
 		{
-			ID: "P12-cancel-leaves", Title: "ending the context of StartProcess or FollowProcess leaves the process alone", Rules: []int{2}, Level: Must, Profile: Core, Run: runCancelLeaves,
+			ID: "P12-cancel-leaves", Title: "ending the context of StartProcess or FollowProcess leaves the process alone", Promises: []string{"2c"}, Level: Must, Profile: Core, Run: runCancelLeaves,
 			Doc: "A host that restarts drops all its calls. The work goes on, and the next host follows it.",
 		},
 		{
 			ID: "P13-orphan-holds-output", Title: "a child that keeps the output open delays the exit by two seconds at most, and what it writes later is thrown away",
-			Rules: []int{6}, Level: Must, Profile: Core, Run: runOrphan,
+			Promises: []string{"6a"}, Level: Must, Profile: Core, Run: runOrphan,
 			Doc: "Waiting for the end of the pipes waits for every daemon that a script leaves behind.",
 		},
 		{
-			ID: "P16-env-hygiene", Title: "a process sees the environment that it was given, and neither the plugin's nor another process's", Rules: []int{13}, Level: Must, Profile: Isolation, Run: runEnvHygiene,
+			ID: "P16-env-hygiene", Title: "a process sees the environment that it was given, and neither the plugin's nor another process's", Promises: []string{"13c"}, Level: Must, Profile: Isolation, Run: runEnvHygiene,
 			Doc: "The plugin's environment holds its secrets.",
 		},
 		{
-			ID: "P18-env", Title: "environment variables come byte for byte", Rules: []int{13}, Level: Must, Profile: Core, Run: runEnv,
+			ID: "P18-env", Title: "environment variables come byte for byte", Promises: []string{"13a", "13d"}, Level: Must, Profile: Core, Run: runEnv,
 			Doc: "Values with newlines, quotes and equals signs are usual: keys and certificates.",
 		},
 		{
-			ID: "P20-start-once", Title: "however often a start is repeated with its id and token, it runs once", Rules: []int{3}, Level: Must, Profile: Core, Run: runStartOnce,
+			ID: "P20-start-once", Title: "however often a start is repeated with its id and token, it runs once", Promises: []string{"3a"}, Level: Must, Profile: Core, Run: runStartOnce,
 			Doc: "The promise that all of a host's recovery stands on. It holds while the process runs, at the same moment from several callers, and after it has ended and its output was acknowledged.",
 		},
 		{
-			ID: "P21-list", Title: "the list tells running and exited processes with their tokens and exits", Rules: []int{3}, Level: Must, Profile: Core, Run: runListProcesses,
+			ID: "P21-list", Title: "the list tells running and exited processes with their tokens and exits", Promises: []string{"3c"}, Level: Must, Profile: Core, Run: runListProcesses,
 			Doc: "After a restart a host knows nothing else.",
 		},
 		{
-			ID: "P22-max-processes", Title: "a container takes 4,096 processes and refuses the next with the reason processes", Rules: []int{6}, Level: Must, Profile: Core, Run: runMaxProcesses,
+			ID: "P22-max-processes", Title: "a container takes 4,096 processes and refuses the next with the reason processes", Promises: []string{"6g"}, Level: Must, Profile: Core, Run: runMaxProcesses,
 			Exclusive: true, Timeout: 15 * time.Minute,
 			Doc: "A tombstone for each is kept as long as the container lives: without a bound it grows for ever, and below the contract's bound a host is refused what it was promised.",
 		},
 		{
-			ID: "X01-codes", Title: "all exit codes from 0 to 255 come as they are", Rules: []int{6}, Level: Must, Profile: Core, Run: runCodes, Timeout: 2 * time.Minute,
+			ID: "X01-codes", Title: "all exit codes from 0 to 255 come as they are", Promises: []string{"6d"}, Level: Must, Profile: Core, Run: runCodes, Timeout: 2 * time.Minute,
 			Doc: "Codes above 127 are codes too.",
 		},
 		{
-			ID: "S01-trap", Title: "a signal reaches the process, which may handle it", Rules: []int{8}, Level: Must, Profile: Core, Run: runTrap,
+			ID: "S01-trap", Title: "a signal reaches the process, which may handle it", Promises: []string{"8a"}, Level: Must, Profile: Core, Run: runTrap,
 			Doc: "A graceful stop is TERM and a wait.",
 		},
 		{
-			ID: "S02-unknown-signal", Title: "a signal outside the contract is Invalid with the reason signal and does nothing", Rules: []int{8}, Level: Must, Profile: Core, Run: runUnknownSignal,
+			ID: "S02-unknown-signal", Title: "a signal outside the contract is Invalid with the reason signal and does nothing", Promises: []string{"8d"}, Level: Must, Profile: Core, Run: runUnknownSignal,
 			Doc: "Numbers of signals differ between systems, and an empty name must not become number 0.",
 		},
 		{
-			ID: "S04-signal-after-exit", Title: "signalling a process that has ended succeeds and changes nothing", Rules: []int{8}, Level: Must, Profile: Core, Run: runSignalAfterExit,
+			ID: "S04-signal-after-exit", Title: "signalling a process that has ended succeeds and changes nothing", Promises: []string{"8c"}, Level: Must, Profile: Core, Run: runSignalAfterExit,
 			Doc: "The race between a stop and the end is nobody's error; and the process's number may be another's by now.",
 		},
 		{
-			ID: "S11-signalled", Title: "a process that a signal ended says so: 128 plus the number, and the signal's name", Rules: []int{6, 8}, Level: Must, Profile: Core, Run: runSignalled,
+			ID: "S11-signalled", Title: "a process that a signal ended says so: 128 plus the number, and the signal's name", Promises: []string{"6d"}, Level: Must, Profile: Core, Run: runSignalled,
 			Doc: "A killed process that exits with 0 is a step that succeeded.",
 		},
 		{
-			ID: "S12-kill-at-once", Title: "a process that is killed right after its start ends, and not with 0", Rules: []int{8}, Level: Must, Profile: Core, Run: runKillAtOnce,
+			ID: "S12-kill-at-once", Title: "a process that is killed right after its start ends, and not with 0", Promises: []string{"8b"}, Level: Must, Profile: Core, Run: runKillAtOnce,
 			Doc: "Between the answer to the start and the first instruction there is a moment in which a signal can get lost.",
 		},
 	}

@@ -15,17 +15,17 @@ func recoveryCases() []Case {
 	return []Case{
 		{
 			ID: "R01-kill-idle", Title: "after kill -9 of the plugin its volumes and containers are as they were, or gone under a new incarnation",
-			Rules: []int{4, 1}, Level: Must, Profile: Recovery, Run: runKillIdle, Env: crash, Timeout: time.Minute,
+			Promises: []string{"4b"}, Level: Must, Profile: Recovery, Run: runKillIdle, Env: crash, Timeout: time.Minute,
 			Doc: "A plugin may keep nothing in its own process that a host relies on.",
 		},
 		{
 			ID: "R02-kill-running", Title: "a process outlives kill -9 of the plugin with all its output, its stdin and its exit, or is gone and never exit 0",
-			Rules: []int{3, 5, 7}, Level: Must, Profile: Recovery, Run: runKillRunning, Env: crash, Timeout: time.Minute,
+			Promises: []string{"3d"}, Level: Must, Profile: Recovery, Run: runKillRunning, Env: crash, Timeout: time.Minute,
 			Doc: "Containers are not the plugin's children. What was started runs once, whatever happens to the plugin; that it is lost is for the host to say.",
 		},
 		{
 			ID: "R03-kill-under-call", Title: "a follower under kill -9 of the plugin ends with Unavailable, and never with an exit",
-			Rules: []int{14, 3}, Level: Must, Profile: Recovery, Run: runKillUnderCall, Env: crash, Timeout: time.Minute,
+			Promises: []string{"3j"}, Level: Must, Profile: Recovery, Run: runKillUnderCall, Env: crash, Timeout: time.Minute,
 			Doc: "A host that hears an exit then believes it; one that hears nothing waits for ever.",
 		},
 	}

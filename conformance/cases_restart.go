@@ -13,22 +13,22 @@ import (
 // restartCases kill the plugin while more is going on than in recoveryCases. Where all is gone afterwards, under a new incarnation, there is
 // nothing more to check.
 func restartCases() []Case {
-	must := func(id, title, doc string, run func(context.Context, *C), rules ...int) Case {
-		return Case{ID: id, Title: title, Doc: doc, Rules: rules, Level: Must, Profile: Recovery, Run: run, Env: []Requirement{EnvCrash}, Timeout: 4 * time.Minute}
+	must := func(id, title, doc string, run func(context.Context, *C), promises ...string) Case {
+		return Case{ID: id, Title: title, Doc: doc, Promises: promises, Level: Must, Profile: Recovery, Run: run, Env: []Requirement{EnvCrash}, Timeout: 4 * time.Minute}
 	}
 	return []Case{
-		must("R04-kill-destroy", "what was made before kill -9 is destroyed after it, and what was being destroyed, too", "Catches things that only the plugin that made them can take apart.", runKillDestroy, 1, 4),
-		must("R05-kill-often", "three times kill -9 in a row change no more than one", "Catches a start that repairs what the last one did, and breaks it the second time.", runKillOften, 4, 3),
-		must("R06-kill-ending", "a process that ends while the plugin is away has its output and exit afterwards", "Catches exits that only the plugin writes down: the step is lost though it succeeded.", runKillEnding, 3, 6),
-		must("R07-kill-stream", "a stream under kill -9 fails, its volume is never taken for whole, and can be destroyed", "Catches half a tree that is sealed and cached after a restart.", runKillStream, 1, 9),
-		must("R09-kill-exit", "an exit that was told before kill -9 is told again after it", "Catches exits that are kept in memory: a host that crashed too never learns.", runKillExit, 6, 3),
-		must("R10-kill-sealed", "what was sealed before kill -9 is sealed after it, and what is open can be written", "Catches a state that is kept beside the plugin's heart only.", runKillSealed, 9),
-		must("R11-kill-acks", "following goes on after kill -9 from what was acknowledged, without a byte twice or missing", "Catches acknowledgements that are forgotten, or taken for more than they were.", runKillAcks, 5),
-		must("R12-kill-stdin", "stdin goes on after kill -9 from what was taken", "Catches a count that begins at zero: the host sends all of it again.", runKillStdin, 7),
-		must("R14-kill-signal", "a process from before kill -9 hears signals after it", "Catches process numbers that only the old plugin knew, and worse, those of something else now.", runKillSignal, 8),
-		must("R15-kill-clones", "clones, their parents and their labels are what they were before kill -9", "Catches copy-on-write layers whose order is in memory.", runKillClones, 9, 10),
-		must("R17-kill-tokens", "a start that ran before kill -9 does not run again after it, and its id is not another's", "Catches the one thing that a host may never do: run a step twice.", runKillTokens, 3, 1),
-		must("R18-kill-create", "a creation under kill -9 is completed by the same call, or was not begun", "Catches what is half made after a crash: it is listed, does not work, and refuses its own token.", runKillCreate, 1),
+		must("R04-kill-destroy", "what was made before kill -9 is destroyed after it, and what was being destroyed, too", "Catches things that only the plugin that made them can take apart.", runKillDestroy, "1e"),
+		must("R05-kill-often", "three times kill -9 in a row change no more than one", "Catches a start that repairs what the last one did, and breaks it the second time.", runKillOften, "4b"),
+		must("R06-kill-ending", "a process that ends while the plugin is away has its output and exit afterwards", "Catches exits that only the plugin writes down: the step is lost though it succeeded.", runKillEnding, "3d"),
+		must("R07-kill-stream", "a stream under kill -9 fails, its volume is never taken for whole, and can be destroyed", "Catches half a tree that is sealed and cached after a restart.", runKillStream, "9t"),
+		must("R09-kill-exit", "an exit that was told before kill -9 is told again after it", "Catches exits that are kept in memory: a host that crashed too never learns.", runKillExit, "6e"),
+		must("R10-kill-sealed", "what was sealed before kill -9 is sealed after it, and what is open can be written", "Catches a state that is kept beside the plugin's heart only.", runKillSealed, "9b"),
+		must("R11-kill-acks", "following goes on after kill -9 from what was acknowledged, without a byte twice or missing", "Catches acknowledgements that are forgotten, or taken for more than they were.", runKillAcks, "5d"),
+		must("R12-kill-stdin", "stdin goes on after kill -9 from what was taken", "Catches a count that begins at zero: the host sends all of it again.", runKillStdin, "7e"),
+		must("R14-kill-signal", "a process from before kill -9 hears signals after it", "Catches process numbers that only the old plugin knew, and worse, those of something else now.", runKillSignal, "8a"),
+		must("R15-kill-clones", "clones, their parents and their labels are what they were before kill -9", "Catches copy-on-write layers whose order is in memory.", runKillClones, "9e"),
+		must("R17-kill-tokens", "a start that ran before kill -9 does not run again after it, and its id is not another's", "Catches the one thing that a host may never do: run a step twice.", runKillTokens, "3a"),
+		must("R18-kill-create", "a creation under kill -9 is completed by the same call, or was not begun", "Catches what is half made after a crash: it is listed, does not work, and refuses its own token.", runKillCreate, "1c"),
 	}
 }
 

@@ -14,54 +14,54 @@ func retryCases() []Case {
 	return []Case{
 		{
 			ID: "C09-create-retry", Title: "a container that could not be made for want of a volume can be made with the same id and token once that is there",
-			Rules: []int{1}, Level: Must, Profile: Core, Run: runContainerRetry,
+			Promises: []string{"1c"}, Level: Must, Profile: Core, Run: runContainerRetry,
 			Doc: "Catches a creation that failed and is remembered as done, or holds its id for ever.",
 		},
 		{
 			ID: "V14-clone-retry", Title: "a clone that could not be made for want of its parent can be made with the same id and token once that is there",
-			Rules: []int{1}, Level: Must, Profile: Core, Run: runCloneRetry,
+			Promises: []string{"1c"}, Level: Must, Profile: Core, Run: runCloneRetry,
 			Doc: "Catches an empty volume that a failed clone leaves under its id, and that the next try takes for its own.",
 		},
 		{
 			ID: "D04-start-race", Title: "of many starts at once with one id and different tokens one wins, runs once, and the others are AlreadyExists",
-			Rules: []int{1, 3}, Level: Must, Profile: Core, Run: runStartRace, Repeat: 3,
+			Promises: []string{"1d", "3b"}, Level: Must, Profile: Core, Run: runStartRace, Repeat: 3,
 			Doc: "Catches a look for the id and a start that are two steps: both callers believe that the process is theirs.",
 		},
 		{
-			ID: "D05-destroy-race", Title: "destroying one thing many times at once succeeds each time", Rules: []int{1}, Level: Must, Profile: Core, Run: runDestroyRace,
+			ID: "D05-destroy-race", Title: "destroying one thing many times at once succeeds each time", Promises: []string{"1e"}, Level: Must, Profile: Core, Run: runDestroyRace,
 			Doc: "Catches the second destroyer that finds half of the thing gone and calls that an error.",
 		},
 		{
-			ID: "E04-error-names", Title: "NotFound and AlreadyExists name the thing by kind and id", Rules: []int{14}, Level: Must, Profile: Core, Run: runErrorNames,
+			ID: "E04-error-names", Title: "NotFound and AlreadyExists name the thing by kind and id", Promises: []string{"14a"}, Level: Must, Profile: Core, Run: runErrorNames,
 			Doc: "Catches errors of a call with several things in it, a mount or a clone, that name the wrong one: a host then gives up what is there.",
 		},
 		{
-			ID: "E05-refused-unchanged", Title: "calls that fail leave all that is there as it was", Rules: []int{1, 9, 14}, Level: Must, Profile: Core, Run: runRefusedUnchanged,
+			ID: "E05-refused-unchanged", Title: "calls that fail leave all that is there as it was", Promises: []string{"14d"}, Level: Must, Profile: Core, Run: runRefusedUnchanged,
 			Doc: "Catches checks that come after the deed: a volume that a refused call has sealed, emptied or mounted.",
 		},
 		{
-			ID: "K02-deadline-before", Title: "a call whose deadline has passed returns context.DeadlineExceeded and does nothing", Rules: []int{14, 2}, Level: Must, Profile: Core, Run: runDeadlineBefore,
+			ID: "K02-deadline-before", Title: "a call whose deadline has passed returns context.DeadlineExceeded and does nothing", Promises: []string{"14c", "2b"}, Level: Must, Profile: Core, Run: runDeadlineBefore,
 			Doc: "Catches a deadline that comes back as Canceled, Unavailable or Internal: a host that waited long enough would count it against the plugin.",
 		},
 		{
-			ID: "K03-cancel-create", Title: "a creation that was given up midway is completed by the same call again, and destroyed like any other", Rules: []int{1, 2}, Level: Must, Profile: Core, Run: runCancelCreate,
+			ID: "K03-cancel-create", Title: "a creation that was given up midway is completed by the same call again, and destroyed like any other", Promises: []string{"1c"}, Level: Must, Profile: Core, Run: runCancelCreate,
 			Doc: "Catches what is half made and neither finished by the next call nor removed: it holds its id, and space, for ever.",
 		},
 		{
-			ID: "K07-cancel-list", Title: "a list whose context ends in the middle ends as context.Canceled", Rules: []int{14, 2}, Level: Must, Profile: Core, Run: runCancelList,
+			ID: "K07-cancel-list", Title: "a list whose context ends in the middle ends as context.Canceled", Promises: []string{"14c"}, Level: Must, Profile: Core, Run: runCancelList,
 			Doc: "Catches a list that was cut and returns as if it were whole: what is not in it is taken for lost.",
 		},
 		{
 			ID: "N03-destroy-under-calls", Title: "calls at the moment when their container is destroyed succeed, are refused with dead or Unavailable, or are NotFound of the container; afterwards all are",
-			Rules: []int{8, 3}, Level: Must, Profile: Core, Run: runDestroyUnderCalls, Timeout: 2 * DefaultTimeout,
+			Promises: []string{"8h", "8g"}, Level: Must, Profile: Core, Run: runDestroyUnderCalls, Timeout: 2 * DefaultTimeout,
 			Doc: "Catches Internal errors, NotFound of a process that would be started again elsewhere, and followers that nobody wakes.",
 		},
 		{
-			ID: "N04-create-under-destroy", Title: "creating and destroying one id at once leaves the whole thing or nothing", Rules: []int{1}, Level: Must, Profile: Core, Run: runCreateUnderDestroy,
+			ID: "N04-create-under-destroy", Title: "creating and destroying one id at once leaves the whole thing or nothing", Promises: []string{"1h"}, Level: Must, Profile: Core, Run: runCreateUnderDestroy,
 			Doc: "Catches what is listed and does not work, and what works and is not listed.",
 		},
 		{
-			ID: "N10-seal-under-stream", Title: "what a seal has sealed does not change any more, also when a stream was under way", Rules: []int{9}, Level: Must, Profile: Core, Run: runSealUnderStream,
+			ID: "N10-seal-under-stream", Title: "what a seal has sealed does not change any more, also when a stream was under way", Promises: []string{"9b"}, Level: Must, Profile: Core, Run: runSealUnderStream,
 			Doc: "Catches a seal that only stops the streams after it: the tree that was cached is another one a moment later.",
 		},
 	}

@@ -11,21 +11,21 @@ import (
 
 // statusCases check what a worker says of itself, and long lists.
 func statusCases() []Case {
-	must := func(id, title, doc string, run func(context.Context, *C), rules ...int) Case {
-		return Case{ID: id, Title: title, Doc: doc, Rules: rules, Level: Must, Profile: Core, Run: run}
+	must := func(id, title, doc string, run func(context.Context, *C), promises ...string) Case {
+		return Case{ID: id, Title: title, Doc: doc, Promises: promises, Level: Must, Profile: Core, Run: run}
 	}
 	tracks := must("W08-used-tracks", "what is used grows by what is made and shrinks by what is destroyed, where it is told at all",
-		"Catches numbers that are written once: a host fills a worker that is full, or leaves an empty one alone.", runUsedTracks, 4)
+		"Catches numbers that are written once: a host fills a worker that is full, or leaves an empty one alone.", runUsedTracks, "4d")
 	tracks.Exclusive = true
 	return []Case{
-		must("W28-capacity", "capacity and use are not below zero, and use is not above capacity", "Catches unknown that is told as -1, and units that are mixed up.", runCapacity, 4),
+		must("W28-capacity", "capacity and use are not below zero, and use is not above capacity", "Catches unknown that is told as -1, and units that are mixed up.", runCapacity, "4d"),
 		tracks,
-		must("W18-features-known", "features are of the contract, or have a dot and so cannot be taken for one", "Catches misspelt names: the host never asks for what it could have.", runFeaturesKnown, 14),
-		must("W23-list-nothing", "a filter that nothing passes gives an empty list and no error", "Catches NotFound for an empty answer: a host would take the worker for broken.", runListNothing, 10),
-		must("W24-list-many", "three hundred volumes are listed, each once, with its own labels", "Catches pages, and messages that are full at a hundred.", runListMany, 10, 1),
-		must("W25-lists-at-once", "eight lists at once give the same things", "Catches a cursor that all of them share.", runListsAtOnce, 1),
-		must("W26-container-churn", "a container that lives through a whole list is in it exactly once while others come and go", "Catches what W22 does, for containers, whose lists come from elsewhere.", runContainerChurn, 1),
-		must("W27-list-states", "lists tell open, sealed and ready, and the parent of a clone", "Catches a list that tells what was asked for at creation, not what is.", runListStates, 9, 1),
+		must("W18-features-known", "features are of the contract, or have a dot and so cannot be taken for one", "Catches misspelt names: the host never asks for what it could have.", runFeaturesKnown, "14h"),
+		must("W23-list-nothing", "a filter that nothing passes gives an empty list and no error", "Catches NotFound for an empty answer: a host would take the worker for broken.", runListNothing, "10c"),
+		must("W24-list-many", "three hundred volumes are listed, each once, with its own labels", "Catches pages, and messages that are full at a hundred.", runListMany, "10d"),
+		must("W25-lists-at-once", "eight lists at once give the same things", "Catches a cursor that all of them share.", runListsAtOnce, "10d"),
+		must("W26-container-churn", "a container that lives through a whole list is in it exactly once while others come and go", "Catches what W22 does, for containers, whose lists come from elsewhere.", runContainerChurn, "10d"),
+		must("W27-list-states", "lists tell open, sealed and ready, and the parent of a clone", "Catches a list that tells what was asked for at creation, not what is.", runListStates, "10e"),
 	}
 }
 

@@ -15,27 +15,27 @@ import (
 func stdinCases() []Case {
 	return []Case{
 		{
-			ID: "I08-stdin-eof", Title: "stdin comes byte for byte, its end is seen, and output after it still comes", Rules: []int{7}, Level: Must, Profile: Core, Run: runStdin,
+			ID: "I08-stdin-eof", Title: "stdin comes byte for byte, its end is seen, and output after it still comes", Promises: []string{"7a", "7b"}, Level: Must, Profile: Core, Run: runStdin,
 			Doc: "sort, tar and compilers wait for the end of stdin before they write anything.",
 		},
 		{
-			ID: "I09-stdin-none", Title: "a process without stdin sees its end at once, also when a follower brings some", Rules: []int{7}, Level: Must, Profile: Core, Run: runStdinNone,
+			ID: "I09-stdin-none", Title: "a process without stdin sees its end at once, also when a follower brings some", Promises: []string{"7d"}, Level: Must, Profile: Core, Run: runStdinNone,
 			Doc: "A program that reads the plugin's own stdin hangs, or eats it.",
 		},
 		{
-			ID: "I10-stdin-error", Title: "an error of the caller's stdin ends the call unchanged and closes nothing", Rules: []int{7, 14}, Level: Must, Profile: Core, Run: runStdinError,
+			ID: "I10-stdin-error", Title: "an error of the caller's stdin ends the call unchanged and closes nothing", Promises: []string{"7c", "14b"}, Level: Must, Profile: Core, Run: runStdinError,
 			Doc: "The end of stdin is said, never inferred: half of an input that looks whole gives a wrong result with code 0.",
 		},
 		{
-			ID: "I20-stdin-resume", Title: "stdin that is resumed from where it was taken neither repeats nor skips a byte", Rules: []int{7}, Level: Must, Profile: Core, Run: runStdinResume,
+			ID: "I20-stdin-resume", Title: "stdin that is resumed from where it was taken neither repeats nor skips a byte", Promises: []string{"7e"}, Level: Must, Profile: Core, Run: runStdinResume,
 			Doc: "What was sent and not taken is lost with the connection, what was taken must not come twice.",
 		},
 		{
-			ID: "I21-stdin-generation", Title: "bytes of a follower that was superseded are not taken", Rules: []int{7}, Level: Must, Profile: Core, Run: runStdinGeneration,
+			ID: "I21-stdin-generation", Title: "bytes of a follower that was superseded are not taken", Promises: []string{"7f"}, Level: Must, Profile: Core, Run: runStdinGeneration,
 			Doc: "Two writers on one stdin mix their bytes.",
 		},
 		{
-			ID: "I22-stdin-unread", Title: "an exit is delivered although stdin was not read", Rules: []int{6, 7}, Level: Must, Profile: Core, Run: runStdinUnread,
+			ID: "I22-stdin-unread", Title: "an exit is delivered although stdin was not read", Promises: []string{"6h"}, Level: Must, Profile: Core, Run: runStdinUnread,
 			Doc: "A program that ends early breaks the pipe; that is not the program's failure, nor the follower's.",
 		},
 	}

@@ -16,67 +16,67 @@ import (
 func streamCases() []Case {
 	return []Case{
 		{
-			ID: "I01-split", Title: "stdout and stderr are told apart and complete", Rules: []int{5}, Level: Must, Profile: Core, Run: runSplit,
+			ID: "I01-split", Title: "stdout and stderr are told apart and complete", Promises: []string{"5a"}, Level: Must, Profile: Core, Run: runSplit,
 			Doc: "Results are on one and complaints on the other.",
 		},
 		{
-			ID: "I02-binary-safe", Title: "every byte comes as it was written, zero bytes and broken UTF-8 included", Rules: []int{5}, Level: Must, Profile: Core, Run: runBinary,
+			ID: "I02-binary-safe", Title: "every byte comes as it was written, zero bytes and broken UTF-8 included", Promises: []string{"5a"}, Level: Must, Profile: Core, Run: runBinary,
 			Doc: "Output is bytes, not lines and not text. A terminal or a line reader in between changes some of them.",
 		},
 		{
-			ID: "I17-order", Title: "two hundred thousand lines come in order, none twice and none missing", Rules: []int{5}, Level: Must, Profile: Core, Run: runOrder,
+			ID: "I17-order", Title: "two hundred thousand lines come in order, none twice and none missing", Promises: []string{"5a"}, Level: Must, Profile: Core, Run: runOrder,
 			Doc: "Chunks that are sent side by side overtake each other.",
 		},
 		{
-			ID: "X08-quick-output", Title: "a thousand short processes each deliver all they wrote before their exit", Rules: []int{6}, Level: Must, Profile: Core, Run: runQuick, Timeout: 5 * time.Minute,
+			ID: "X08-quick-output", Title: "a thousand short processes each deliver all they wrote before their exit", Promises: []string{"6c"}, Level: Must, Profile: Core, Run: runQuick, Timeout: 5 * time.Minute,
 			Doc: "The exit and the last output come by different ways in most backends; whoever does not wait for both loses the output of one process in a few hundred.",
 		},
 		{
-			ID: "I18-no-late-bytes", Title: "nothing comes after the exit, however often the process is followed", Rules: []int{6}, Level: Must, Profile: Core, Run: runNoLateBytes,
+			ID: "I18-no-late-bytes", Title: "nothing comes after the exit, however often the process is followed", Promises: []string{"6c"}, Level: Must, Profile: Core, Run: runNoLateBytes,
 			Doc: "A host closes its copy of the output at the exit.",
 		},
 		{
-			ID: "A05-tombstone", Title: "the exit is told again and again, as long as the container lives", Rules: []int{6}, Level: Must, Profile: Core, Run: runTombstone,
+			ID: "A05-tombstone", Title: "the exit is told again and again, as long as the container lives", Promises: []string{"6e"}, Level: Must, Profile: Core, Run: runTombstone,
 			Doc: "A host that crashed between the exit and writing it down asks again.",
 		},
 		{
-			ID: "A07-resume", Title: "following from a position delivers exactly what comes from there on", Rules: []int{5}, Level: Must, Profile: Core, Run: runResume,
+			ID: "A07-resume", Title: "following from a position delivers exactly what comes from there on", Promises: []string{"5d"}, Level: Must, Profile: Core, Run: runResume,
 			Doc: "A host that restarts goes on where it had stored the output to: a byte twice or a byte missing corrupts it.",
 		},
 		{
-			ID: "A08-unacknowledged-kept", Title: "what was delivered and not acknowledged is delivered again", Rules: []int{5}, Level: Must, Profile: Core, Run: runUnacked,
+			ID: "A08-unacknowledged-kept", Title: "what was delivered and not acknowledged is delivered again", Promises: []string{"5f"}, Level: Must, Profile: Core, Run: runUnacked,
 			Doc: "A host that dies before it has stored output must get it again, also after the process has ended.",
 		},
 		{
-			ID: "A11-output-gap", Title: "below what was acknowledged and dropped, following says output-gap and where the journal begins", Rules: []int{5}, Level: Must, Profile: Core, Run: runOutputGap,
+			ID: "A11-output-gap", Title: "below what was acknowledged and dropped, following says output-gap and where the journal begins", Promises: []string{"5i"}, Level: Must, Profile: Core, Run: runOutputGap,
 			Doc: "A host that lost its copy must know that output is missing, and where to go on.",
 		},
 		{
-			ID: "A14-bad-position", Title: "following from a position that is negative or beyond the end is Invalid with the reason spec", Rules: []int{5}, Level: Must, Profile: Core, Run: runBadPosition,
+			ID: "A14-bad-position", Title: "following from a position that is negative or beyond the end is Invalid with the reason spec", Promises: []string{"5e"}, Level: Must, Profile: Core, Run: runBadPosition,
 			Doc: "A host whose store is of another process than it thinks must hear that; waiting for output that never comes is no answer.",
 		},
 		{
-			ID: "A12-supersede", Title: "the newest follower wins and the older one ends with superseded", Rules: []int{5}, Level: Must, Profile: Core, Run: runSupersede,
+			ID: "A12-supersede", Title: "the newest follower wins and the older one ends with superseded", Promises: []string{"5j"}, Level: Must, Profile: Core, Run: runSupersede,
 			Doc: "A host that restarted must not be shut out by its own dead connection.",
 		},
 		{
-			ID: "A13-follow-exited", Title: "a process that ended while nobody followed delivers its output and exit afterwards", Rules: []int{5, 6}, Level: Must, Profile: Core, Run: runFollowExited,
+			ID: "A13-follow-exited", Title: "a process that ended while nobody followed delivers its output and exit afterwards", Promises: []string{"5f"}, Level: Must, Profile: Core, Run: runFollowExited,
 			Doc: "Output belongs to the process, not to the connection.",
 		},
 		{
-			ID: "I12-spill-block", Title: "a writer whose output nobody acknowledges is held, and nothing is lost when it is released", Rules: []int{5}, Level: Must, Profile: Core, Run: runSpillBlock,
+			ID: "I12-spill-block", Title: "a writer whose output nobody acknowledges is held, and nothing is lost when it is released", Promises: []string{"5h"}, Level: Must, Profile: Core, Run: runSpillBlock,
 			Doc: "Without a bound one endless printer fills the worker's memory.",
 		},
 		{
-			ID: "I25-spill-after-exit", Title: "what a writer had to say when its leader ended is kept for a follower who comes late", Rules: []int{6, 5}, Level: Must, Profile: Core, Run: runSpillAfterExit,
+			ID: "I25-spill-after-exit", Title: "what a writer had to say when its leader ended is kept for a follower who comes late", Promises: []string{"6b"}, Level: Must, Profile: Core, Run: runSpillAfterExit,
 			Doc: "A host that is being upgraded is slower than the grace after an exit. Waiting for room in a full journal is not being late: to cut there loses the end of the log.",
 		},
 		{
-			ID: "I19-spill-drop", Title: "with drop-oldest the writer goes on, and a gap stands for what was dropped", Rules: []int{5}, Level: Must, Profile: Core, Run: runSpillDrop,
+			ID: "I19-spill-drop", Title: "with drop-oldest the writer goes on, and a gap stands for what was dropped", Promises: []string{"5h"}, Level: Must, Profile: Core, Run: runSpillDrop,
 			Doc: "A service must not stop because nobody reads its log; and a reader must know what it missed.",
 		},
 		{
-			ID: "I24-callback-errors", Title: "errors of a follower's callbacks end the call unchanged and leave the process alone", Rules: []int{14, 2}, Level: Must, Profile: Core, Run: runCallbackErrors,
+			ID: "I24-callback-errors", Title: "errors of a follower's callbacks end the call unchanged and leave the process alone", Promises: []string{"14b", "2c"}, Level: Must, Profile: Core, Run: runCallbackErrors,
 			Doc: "A host whose disk is full stops following by an error of its own and comes back later.",
 		},
 	}

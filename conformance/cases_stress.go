@@ -18,19 +18,19 @@ import (
 
 // stressCases do what is large or much, and look at memory meanwhile. With [Options.Short] they do a part of it.
 func stressCases() []Case {
-	must := func(id, title, doc string, run func(context.Context, *C), rule int, env ...Requirement) Case {
-		return Case{ID: id, Title: title, Doc: doc, Rules: []int{rule}, Level: Must, Profile: Stress, Run: run, Env: env, Exclusive: true, Timeout: 20 * time.Minute}
+	must := func(id, title, doc string, run func(context.Context, *C), promise string, env ...Requirement) Case {
+		return Case{ID: id, Title: title, Doc: doc, Promises: []string{promise}, Level: Must, Profile: Stress, Run: run, Env: env, Exclusive: true, Timeout: 20 * time.Minute}
 	}
 	return []Case{
-		must("G01-huge-output", "two GiB of output come whole, byte for byte, and pass through bounded memory", "Catches positions of 32 bits, and journals that only grow.", runHugeOutput, 5, EnvProbe),
-		must("G02-huge-stdin", "two GiB of stdin come whole, and pass through bounded memory", "Catches counts of 32 bits, and what is kept although it was taken.", runHugeStdin, 7, EnvProbe),
-		must("G03-huge-archive", "an archive of two GiB streams in through bounded memory", "Catches archives that are read to their end before they are unpacked.", runHugeArchive, 9),
-		must("G04-huge-tree", "two GiB of files, or as much as the worker has room for, stream out whole and through bounded memory", "Catches archives that are made before they are sent.", runHugeTree, 9),
-		must("G05-containers", "a hundred containers at once each have processes, files and output of their own", "Catches bounds that nobody told of, and things that are named after too little.", runManyContainersAtOnce, 1),
-		must("G06-in-a-row", "of a thousand processes in a row in one container the first exit is known like the last", "Catches records that make room for others.", runInARow, 6),
-		must("G07-at-once", "sixty-four processes of one container are followed at once, one by somebody slow, and none waits for another", "Catches pools of followers, of threads, of connections.", runFollowedAtOnce, 5),
-		must("Q01-leaks", "two hundred containers, as many that are refused, and streams that are cut leave the plugin with the descriptors it had", "Catches what nobody closes where something fails: the plugin of a busy worker ends for want of files, in a week.", runLeaks, 1),
-		must("G08-streams-at-once", "thirty-two streams go in and out of volumes at once", "Catches pools of streams, and what is shared between them.", runStreamsAtOnce, 9),
+		must("G01-huge-output", "two GiB of output come whole, byte for byte, and pass through bounded memory", "Catches positions of 32 bits, and journals that only grow.", runHugeOutput, "5a", EnvProbe),
+		must("G02-huge-stdin", "two GiB of stdin come whole, and pass through bounded memory", "Catches counts of 32 bits, and what is kept although it was taken.", runHugeStdin, "7a", EnvProbe),
+		must("G03-huge-archive", "an archive of two GiB streams in through bounded memory", "Catches archives that are read to their end before they are unpacked.", runHugeArchive, "9s"),
+		must("G04-huge-tree", "two GiB of files, or as much as the worker has room for, stream out whole and through bounded memory", "Catches archives that are made before they are sent.", runHugeTree, "9s"),
+		must("G05-containers", "a hundred containers at once each have processes, files and output of their own", "Catches bounds that nobody told of, and things that are named after too little.", runManyContainersAtOnce, "1g"),
+		must("G06-in-a-row", "of a thousand processes in a row in one container the first exit is known like the last", "Catches records that make room for others.", runInARow, "6e"),
+		must("G07-at-once", "sixty-four processes of one container are followed at once, one by somebody slow, and none waits for another", "Catches pools of followers, of threads, of connections.", runFollowedAtOnce, "5l"),
+		must("Q01-leaks", "two hundred containers, as many that are refused, and streams that are cut leave the plugin with the descriptors it had", "Catches what nobody closes where something fails: the plugin of a busy worker ends for want of files, in a week.", runLeaks, "2d"),
+		must("G08-streams-at-once", "thirty-two streams go in and out of volumes at once", "Catches pools of streams, and what is shared between them.", runStreamsAtOnce, "9s"),
 	}
 }
 

@@ -19,45 +19,45 @@ import (
 func transferCases() []Case {
 	return []Case{
 		{
-			ID: "F14-single-file", Title: "streaming out one file gives one entry named after it", Rules: []int{9}, Level: Must, Profile: Streaming, Run: runSingleFile,
+			ID: "F14-single-file", Title: "streaming out one file gives one entry named after it", Promises: []string{"9r"}, Level: Must, Profile: Streaming, Run: runSingleFile,
 			Doc: "A host reads single files, such as a version or a log, out of volumes.",
 		},
 		{
 			ID: "F15-subpath", Title: "an archive goes in below a path, which is made where missing, and a directory's content comes out without its name",
-			Rules: []int{9, 11}, Level: Must, Profile: Streaming, Run: runSubpath,
+			Promises: []string{"9r"}, Level: Must, Profile: Streaming, Run: runSubpath,
 			Doc: "Names in archives are relative to the path on both ways.",
 		},
 		{
-			ID: "F18-absolute-path", Title: "a path of a volume that begins with a slash is Invalid", Rules: []int{11}, Level: Must, Profile: Streaming, Run: runAbsolutePath,
+			ID: "F18-absolute-path", Title: "a path of a volume that begins with a slash is Invalid", Promises: []string{"11b"}, Level: Must, Profile: Streaming, Run: runAbsolutePath,
 			Doc: "Paths inside a volume are relative. Whoever gives an absolute one means another tree: that of the worker or of a container.",
 		},
 		{
-			ID: "F16-damaged", Title: "a damaged archive is Invalid with the reason archive", Rules: []int{9}, Level: Must, Profile: Streaming, Run: runDamaged,
+			ID: "F16-damaged", Title: "a damaged archive is Invalid with the reason archive", Promises: []string{"9o"}, Level: Must, Profile: Streaming, Run: runDamaged,
 			Doc: "A truncated stream that counts as whole is an input with files missing.",
 		},
 		{
-			ID: "F17-encoding-unknown", Title: "an encoding that the worker does not name is Invalid with the reason encoding", Rules: []int{14}, Level: Must, Profile: Streaming, Run: runUnknownEncoding,
+			ID: "F17-encoding-unknown", Title: "an encoding that the worker does not name is Invalid with the reason encoding", Promises: []string{"9u"}, Level: Must, Profile: Streaming, Run: runUnknownEncoding,
 			Doc: "Bytes in an encoding that nobody decodes are no tree.",
 		},
 		{
-			ID: "F19-missing", Title: "streaming out a path that is not there is NotFound of a file before anything is written", Rules: []int{9, 3}, Level: Must, Profile: Streaming, Run: runMissingPath,
+			ID: "F19-missing", Title: "streaming out a path that is not there is NotFound of a file before anything is written", Promises: []string{"9r"}, Level: Must, Profile: Streaming, Run: runMissingPath,
 			Doc: "An empty archive in place of a missing path is a result that is silently empty.",
 		},
 		{
-			ID: "F22-encodings", Title: "each encoding that the worker names works both ways", Rules: []int{9}, Level: Must, Profile: Streaming, Run: runEncodings,
+			ID: "F22-encodings", Title: "each encoding that the worker names works both ways", Promises: []string{"9u"}, Level: Must, Profile: Streaming, Run: runEncodings,
 			Doc: "Encoded bytes are passed between workers as they are.",
 		},
 		{
-			ID: "F23-caller-errors", Title: "errors of the caller's reader and writer come back unchanged", Rules: []int{14}, Level: Must, Profile: Streaming, Run: runCallerErrors,
+			ID: "F23-caller-errors", Title: "errors of the caller's reader and writer come back unchanged", Promises: []string{"14b"}, Level: Must, Profile: Streaming, Run: runCallerErrors,
 			Doc: "A host that streams from one worker to another has to know which side failed.",
 		},
 		{
 			ID: "K04-cancel-stream", Title: "cancelling a stream ends the call, also while the caller's reader is blocked, and the volume can be destroyed",
-			Rules: []int{2, 14}, Level: Must, Profile: Streaming, Run: runCancelStream,
+			Promises: []string{"2a", "14c"}, Level: Must, Profile: Streaming, Run: runCancelStream,
 			Doc: "The source of a stream may be another worker that hangs.",
 		},
 		{
-			ID: "F24-replace", Title: "an archive replaces files and links that are there, and writes through none of them", Rules: []int{9}, Level: Must, Profile: Streaming, Run: runReplace,
+			ID: "F24-replace", Title: "an archive replaces files and links that are there, and writes through none of them", Promises: []string{"9q"}, Level: Must, Profile: Streaming, Run: runReplace,
 			Doc: "Opening for writing in place of a new file writes through links, into files that have another name.",
 		},
 	}

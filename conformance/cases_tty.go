@@ -15,35 +15,35 @@ func terminalCases() []Case {
 	tty, resize, linux := []sdk.Feature{sdk.FeatureTTY}, []sdk.Feature{sdk.FeatureTTY, sdk.FeatureTTYResize}, []Requirement{EnvProbeLinux}
 	return []Case{
 		{
-			ID: "T01-isatty", Title: "with a terminal all three descriptors are it, and stderr comes as stdout; without one none is a terminal", Rules: []int{5}, Level: Must, Profile: Linux, Run: runIsATTY,
+			ID: "T01-isatty", Title: "with a terminal all three descriptors are it, and stderr comes as stdout; without one none is a terminal", Promises: []string{"5a"}, Level: Must, Profile: Linux, Run: runIsATTY,
 			Needs: tty, Env: linux, Doc: "Programs ask before they colour, prompt or draw. A shell without a controlling terminal has no job control.",
 		},
 		{
-			ID: "T02-size", Title: "a terminal begins with the size that was asked for, 80 columns and 24 rows where none was", Rules: []int{14}, Level: Must, Profile: Linux, Run: runTTYSize,
+			ID: "T02-size", Title: "a terminal begins with the size that was asked for, 80 columns and 24 rows where none was", Promises: []string{"14f"}, Level: Must, Profile: Linux, Run: runTTYSize,
 			Needs: tty, Env: linux, Doc: "A size that is set after the start comes too late for what draws at once. With no size, programs draw one column.",
 		},
 		{
-			ID: "T03-resize", Title: "a program hears of each new size, and the last one stays", Rules: []int{8}, Level: Must, Profile: Linux, Run: runResize,
+			ID: "T03-resize", Title: "a program hears of each new size, and the last one stays", Promises: []string{"8i"}, Level: Must, Profile: Linux, Run: runResize,
 			Needs: resize, Env: linux, Doc: "Whoever drags a window sends many sizes in a row.",
 		},
 		{
-			ID: "T04-resize-refused", Title: "a new size for a process without a terminal is FailedPrecondition, after the exit it does nothing, and zeros mean 80 and 24", Rules: []int{14}, Level: Must, Profile: Linux, Run: runResizeRefused,
+			ID: "T04-resize-refused", Title: "a new size for a process without a terminal is FailedPrecondition, after the exit it does nothing, and zeros mean 80 and 24", Promises: []string{"8i"}, Level: Must, Profile: Linux, Run: runResizeRefused,
 			Needs: resize, Env: linux, Doc: "The race with the end is nobody's error, as with signals.",
 		},
 		{
-			ID: "T05-newlines", Title: "a terminal's newlines come as carriage return and newline, and in raw mode nothing is changed in either direction", Rules: []int{5, 7}, Level: Must, Profile: Linux, Run: runTTYBytes,
+			ID: "T05-newlines", Title: "a terminal's newlines come as carriage return and newline, and in raw mode nothing is changed in either direction", Promises: []string{"5a", "7a"}, Level: Must, Profile: Linux, Run: runTTYBytes,
 			Needs: tty, Env: linux, Doc: "A second line discipline in between, or one that is missing, shows as a staircase or as doubled lines. Editors and file transfers need every byte.",
 		},
 		{
-			ID: "T06-keys", Title: "Ctrl-C interrupts, Ctrl-D and the end of stdin end the input of who reads, in the middle of a line too", Rules: []int{7, 8}, Level: Must, Profile: Linux, Run: runTTYKeys,
+			ID: "T06-keys", Title: "Ctrl-C interrupts, Ctrl-D and the end of stdin end the input of who reads, in the middle of a line too", Promises: []string{"7b", "8a"}, Level: Must, Profile: Linux, Run: runTTYKeys,
 			Needs: tty, Env: linux, Doc: "A terminal has no end that could be closed: whoever only stops writing leaves the reader waiting for ever.",
 		},
 		{
-			ID: "T07-complete-output", Title: "ten thousand lines on a terminal are all there at the exit, a hundred times", Rules: []int{6}, Level: Must, Profile: Linux, Run: runTTYComplete,
+			ID: "T07-complete-output", Title: "ten thousand lines on a terminal are all there at the exit, a hundred times", Promises: []string{"6c"}, Level: Must, Profile: Linux, Run: runTTYComplete,
 			Needs: tty, Env: linux, Timeout: 5 * DefaultTimeout, Doc: "A terminal's near end fails as soon as the far one is closed; whoever takes that for the end before reading what is left loses the last lines, once in many times.",
 		},
 		{
-			ID: "T08-terminal-left", Title: "a child that keeps the terminal open delays the exit by two seconds at most, and what it writes later is thrown away", Rules: []int{6}, Level: Must, Profile: Linux, Run: runTTYOrphan,
+			ID: "T08-terminal-left", Title: "a child that keeps the terminal open delays the exit by two seconds at most, and what it writes later is thrown away", Promises: []string{"6a"}, Level: Must, Profile: Linux, Run: runTTYOrphan,
 			Needs: tty, Env: linux, Timeout: 2 * DefaultTimeout, Doc: "As P13. Somebody who leaves a shell has often left something running in it.",
 		},
 	}

@@ -14,15 +14,15 @@ func userCases() []Case {
 	return []Case{
 		{
 			ID: "P23-user-forms", Title: "a user's name, uid or uid:gid gives that user, with the groups that the container's files say; an unknown name is Invalid with user-not-found",
-			Rules: []int{14, 1}, Level: Must, Profile: Linux, Run: runUserForms, Needs: users, Env: linux,
+			Promises: []string{"11h"}, Level: Must, Profile: Linux, Run: runUserForms, Needs: users, Env: linux,
 			Doc: "Names mean what the container says, never what the machine says, and a container without such files still has numbers. Groups that are forgotten lock the user out; those of whoever starts the process let them in.",
 		},
 		{
-			ID: "P26-user-environment", Title: "HOME and USER are the user's, and PATH has what is in it, unless the host says otherwise", Rules: []int{13}, Level: Should, Profile: Linux, Run: runUserEnvironment,
+			ID: "P26-user-environment", Title: "HOME and USER are the user's, and PATH has what is in it, unless the host says otherwise", Promises: []string{"13b"}, Level: Should, Profile: Linux, Run: runUserEnvironment,
 			Needs: users, Env: linux, Doc: "Without HOME most tools write to / or fail; with root's they fail as well.",
 		},
 		{
-			ID: "P27-user-files", Title: "a user's process gets its directory made as its own, and cannot read or write root's files", Rules: []int{11}, Level: Must, Profile: Linux, Run: runUserFiles,
+			ID: "P27-user-files", Title: "a user's process gets its directory made as its own, and cannot read or write root's files", Promises: []string{"11c"}, Level: Must, Profile: Linux, Run: runUserFiles,
 			Needs: users, Env: linux, Doc: "A directory that is made for a process and that it cannot write is of no use; one that is there already stays whose it is.",
 		},
 	}

@@ -11,43 +11,43 @@ import (
 func volumeCases() []Case {
 	return []Case{
 		{
-			ID: "V01-empty", Title: "a new volume is open and holds nothing", Rules: []int{9}, Level: Must, Profile: Core, Run: runEmptyVolume,
+			ID: "V01-empty", Title: "a new volume is open and holds nothing", Promises: []string{"9a"}, Level: Must, Profile: Core, Run: runEmptyVolume,
 			Doc: "What is left of an earlier volume in a new one ends up in somebody's results.",
 		},
 		{
-			ID: "V04-destroy", Title: "destroying a volume takes it off the list, and again succeeds", Rules: []int{1}, Level: Must, Profile: Core, Run: runDestroyVolume,
+			ID: "V04-destroy", Title: "destroying a volume takes it off the list, and again succeeds", Promises: []string{"1f", "1e"}, Level: Must, Profile: Core, Run: runDestroyVolume,
 			Doc: "A host destroys again after an answer that was lost. What only looks destroyed fills the worker.",
 		},
 		{
-			ID: "V06-clone-equal", Title: "a clone is a new open volume with the parent's content", Rules: []int{9}, Level: Must, Profile: Core, Run: runCloneEqual,
+			ID: "V06-clone-equal", Title: "a clone is a new open volume with the parent's content", Promises: []string{"9e"}, Level: Must, Profile: Core, Run: runCloneEqual,
 			Doc: "Every step's input is a clone. Copies by tar or by overlay lose what their author forgot: links, modes, times, empty directories.",
 		},
 		{
-			ID: "V07-clone-isolated", Title: "what is written to a clone shows neither in its parent nor in its siblings", Rules: []int{9}, Level: Must, Profile: Core, Run: runCloneIsolated,
+			ID: "V07-clone-isolated", Title: "what is written to a clone shows neither in its parent nor in its siblings", Promises: []string{"9f"}, Level: Must, Profile: Core, Run: runCloneIsolated,
 			Doc: "One step's writes in another's input make results that nobody can explain. Hard links instead of copies do exactly that.",
 		},
 		{
-			ID: "V08-clone-missing", Title: "cloning what is not there is NotFound of a volume and makes nothing", Rules: []int{9}, Level: Must, Profile: Core, Run: runCloneMissing,
+			ID: "V08-clone-missing", Title: "cloning what is not there is NotFound of a volume and makes nothing", Promises: []string{"9h"}, Level: Must, Profile: Core, Run: runCloneMissing,
 			Doc: "An empty volume in place of a lost input lets a step run on nothing.",
 		},
 		{
-			ID: "V10-clone-chain", Title: "clones of clones work, sixteen deep", Rules: []int{9}, Level: Must, Profile: Core, Run: runCloneChain,
+			ID: "V10-clone-chain", Title: "clones of clones work, sixteen deep", Promises: []string{"9e"}, Level: Must, Profile: Core, Run: runCloneChain,
 			Doc: "Each step of a pipeline that continues an input adds a layer; overlays have bounds.",
 		},
 		{
-			ID: "V21-clone-open", Title: "cloning an open volume is refused with not-sealed, or is a copy of that moment where clone.live is named", Rules: []int{9}, Level: Must, Profile: Core, Run: runCloneOpen,
+			ID: "V21-clone-open", Title: "cloning an open volume is refused with not-sealed, or is a copy of that moment where clone.live is named", Promises: []string{"9g"}, Level: Must, Profile: Core, Run: runCloneOpen,
 			Doc: "A copy of what is being written is whatever it happens to be, unless the backend can take it at one moment.",
 		},
 		{
-			ID: "V22-seal", Title: "sealing is idempotent and ends all writing by streams", Rules: []int{9, 1}, Level: Must, Profile: Core, Run: runSeal,
+			ID: "V22-seal", Title: "sealing is idempotent and ends all writing by streams", Promises: []string{"9b"}, Level: Must, Profile: Core, Run: runSeal,
 			Doc: "A sealed volume is shared between steps; a write then changes inputs of work that is under way.",
 		},
 		{
-			ID: "V23-seal-mounted", Title: "a sealed volume is mounted read-only or not at all", Rules: []int{9}, Level: Must, Profile: Core, Run: runSealMounted,
+			ID: "V23-seal-mounted", Title: "a sealed volume is mounted read-only or not at all", Promises: []string{"9c"}, Level: Must, Profile: Core, Run: runSealMounted,
 			Doc: "The second way into a sealed volume is a mount.",
 		},
 		{
-			ID: "V24-seal-in-use", Title: "a volume that a living process can write is not sealed, and after sealing none starts that could", Rules: []int{9}, Level: Must, Profile: Core, Run: runSealInUse,
+			ID: "V24-seal-in-use", Title: "a volume that a living process can write is not sealed, and after sealing none starts that could", Promises: []string{"9d"}, Level: Must, Profile: Core, Run: runSealInUse,
 			Doc: "A leftover process that goes on writing changes an artifact after it was registered.",
 		},
 	}

@@ -16,8 +16,8 @@ import (
 // wireCases check what a well-behaved client of the SDK never shows: how the program begins and ends, and what it makes of calls that are cut, early, late or
 // newer.
 func wireCases() []Case {
-	one := func(id, title, doc string, run func(context.Context, *C), rules ...int) Case {
-		return Case{ID: id, Title: title, Doc: doc, Rules: append([]int{}, rules...), Level: Must, Profile: Wire, Env: []Requirement{EnvProgram}, Run: run, Timeout: 2 * DefaultTimeout}
+	one := func(id, title, doc string, run func(context.Context, *C), promises ...string) Case {
+		return Case{ID: id, Title: title, Doc: doc, Promises: append([]string{}, promises...), Level: Must, Profile: Wire, Env: []Requirement{EnvProgram}, Run: run, Timeout: 2 * DefaultTimeout}
 	}
 	byHand := one("J02-by-hand", "started without the host's variable, the program says so and ends with a failure",
 		"A person who starts a plugin sees a program that waits for nobody, or a line that means nothing to them.", runByHand)
@@ -31,22 +31,22 @@ func wireCases() []Case {
 		one("J05-before-configure", "what needs settings is FailedPrecondition before Configure", "A call that works before it has settings works with those of somebody else.", runBeforeConfigure),
 		one("J06-configure-once", "a second Configure is FailedPrecondition", "A plugin that takes new settings while containers run has two truths of where they are.", runConfigureOnce),
 		one("J07-workers-stay", "Workers begins with a snapshot and goes on until it is cancelled",
-			"A stream that ends after its snapshot has its host ask again and again, and miss whatever changes in between.", runWorkersStay),
+			"A stream that ends after its snapshot has its host ask again and again, and miss whatever changes in between.", runWorkersStay, "4e"),
 		one("J08-stdin-end", "at the end of its stdin the program ends, whatever calls run", "A host that was killed can say nothing. Its plugins stay behind, one for each time it was started.", runStdinEnd),
 		one("J09-term", "on SIGTERM the program ends, whatever calls run", "Supervisors, containers and hosts end a program by it, and kill it a little later.", runTerm),
 		one("J10-int", "SIGINT ends nothing", "A terminal sends it to the host and to its plugins. One that dies of it is not there when the host cleans up.", runInt),
 		one("J11-stream-in-cut", "a StreamIn that is aborted, without its trailer, or with one that does not fit, fails",
-			"The archive may look whole where the connection broke. What is taken for whole is sealed, cached and used.", runStreamInCut, 9),
+			"The archive may look whole where the connection broke. What is taken for whole is sealed, cached and used.", runStreamInCut, "9t"),
 		one("J12-trailers", "a stream out ends with a trailer that fits its chunks, which are at most 1 MiB, and a trailer without a checksum is taken",
-			"A host takes a stream without its trailer for cut, and a chunk that is too large for a defect.", runTrailers, 9),
+			"A host takes a stream without its trailer for cut, and a chunk that is too large for a defect.", runTrailers, "9t"),
 		one("J13-last-ack", "a follower that has been told the exit is heard until it has acknowledged all",
-			"A call that ends with the exit loses the last acknowledgement: the record never shrinks, and its output is kept for ever.", runLastAck, 6),
-		one("J14-half-close", "a follower that closes its half of the call ends no stdin", "A lost connection looks the same. A process that reads its input to the end then works on half of it.", runHalfClose, 7),
+			"A call that ends with the exit loses the last acknowledgement: the record never shrinks, and its output is kept for ever.", runLastAck, "5k"),
+		one("J14-half-close", "a follower that closes its half of the call ends no stdin", "A lost connection looks the same. A process that reads its input to the end then works on half of it.", runHalfClose, "7c"),
 		one("J15-error-detail", "an error has the slipway Error among its details, with class, kind, id and reason, and the code that belongs to the class",
-			"A host decides by the class and its reason. Libraries that send a code and a text alone leave it to guess.", runErrorDetail, 14),
+			"A host decides by the class and its reason. Libraries that send a code and a text alone leave it to guess.", runErrorDetail, "14a"),
 		one("J16-unknown-worker", "every call names its worker, and one that is not there is NotFound of a worker",
-			"A plugin that knows one worker and looks at no name does on it what was meant for another.", runUnknownWorker, 3),
-		one("J17-newer-host", "fields and frames that this version does not know are ignored", "Contracts grow. A plugin that refuses what it does not know ends with the next version of its host.", runNewerHost),
+			"A plugin that knows one worker and looks at no name does on it what was meant for another.", runUnknownWorker, "3e"),
+		one("J17-newer-host", "fields and frames that this version does not know are ignored", "Contracts grow. A plugin that refuses what it does not know ends with the next version of its host.", runNewerHost, "14i"),
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -14,7 +13,7 @@ func Cases() []Case {
 		identityCases(), retryCases(), listCases(), statusCases(),
 		wireCases(),
 		volumeCases(), archiveCases(), dialectCases(), transferCases(),
-		containerCases(), mountCases(), featureCases(), namedCases(),
+		containerCases(), stateCases(), mountCases(), featureCases(), namedCases(),
 		processCases(), streamCases(), stdinCases(), followCases(), loadCases(),
 		linuxCases(), terminalCases(), userCases(), limitCases(),
 		probeCases(),
@@ -33,27 +32,19 @@ func Find(id string) (Case, bool) {
 	return cases[i], true
 }
 
-// WriteExplanation writes what a case checks and why it matters.
+// WriteExplanation writes what a case checks, the promises that it holds a runtime to, and why it matters.
 func WriteExplanation(w io.Writer, c Case) error {
-	of := fmt.Sprintf("rules %v of the contract", c.Rules)
-	if len(c.Rules) == 0 {
-		of = "what plugin.proto asks of a program"
-	}
-	_, err := fmt.Fprintf(w, "%s (%s, %s, %s)\n%s.\n\n%s\n", c.ID, c.Profile, c.Level, of, c.Title, c.Doc)
-	if err != nil {
-		return err
-	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s (%s, %s)\n%s.\n\n%s\n\n", c.ID, c.Profile, c.Level, c.Title, c.Doc)
+	explainPromises(&b, c.Promises)
 	for _, f := range c.Needs {
-		if _, err := fmt.Fprintf(w, "Needs the feature %q.\n", f); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "Needs the feature %q.\n", f)
 	}
 	for _, r := range c.Env {
-		if _, err := fmt.Fprintf(w, "Needs of the target: %s.\n", r); err != nil {
-			return err
-		}
+		fmt.Fprintf(&b, "Needs of the target: %s.\n", r)
 	}
-	return nil
+	_, err := io.WriteString(w, b.String())
+	return err
 }
 
 // WriteCatalogue writes all cases as a page of Markdown, with what is left out and why.
@@ -62,14 +53,14 @@ func WriteCatalogue(w io.Writer) error {
 	cases := Cases()
 	fmt.Fprintf(&b, `# Conformance cases
 
-Generated from the table of cases: `+"`go test ./conformance -run TestCatalogueIsUpToDate -update`"+`. The rules are those of package [sdk](../sdk/doc.go); a case
+Generated from the table of cases: `+"`go test ./conformance -run TestCatalogueIsUpToDate -update`"+`. The promises are those of [the rules](../sdk/RULES.md); a case
 without one holds a program to [plugin.proto](../sdk/proto/slipway/runtime/v1alpha1/plugin.proto).
 A case's ID never changes its meaning. %d cases. Each passes on a plugin of this repository in every run of its tests (`+"`TestSelf`"+` of package mutant sees to that): on
 the memory runtime, or on real containers.
 `, len(cases))
 	for _, p := range Profiles() {
 		own := slices.DeleteFunc(slices.Clone(cases), func(c Case) bool { return c.Profile != p })
-		fmt.Fprintf(&b, "\n## %s: %d cases\n\n| case | rules | level | what must be true | why, and what it catches | needs |\n|---|---|---|---|---|---|\n", p, len(own))
+		fmt.Fprintf(&b, "\n## %s: %d cases\n\n| case | promises | level | what must be true | why, and what it catches | needs |\n|---|---|---|---|---|---|\n", p, len(own))
 		for _, c := range own {
 			var needs []string
 			for _, f := range c.Needs {
@@ -78,12 +69,12 @@ the memory runtime, or on real containers.
 			for _, r := range c.Env {
 				needs = append(needs, "target: "+string(r))
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.ID, ruleList(c.Rules), c.Level, cell(c.Title), cell(c.Doc), strings.Join(needs, ", "))
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.ID, strings.Join(c.Promises, ", "), c.Level, cell(c.Title), cell(c.Doc), strings.Join(needs, ", "))
 		}
 	}
-	b.WriteString("\n## Left out, or different, by a rule\n\n| case | rules | what others ask for | why not here |\n|---|---|---|---|\n")
+	b.WriteString("\n## Left out, or different, by a promise\n\n| case | promises | what others ask for | why not here |\n|---|---|---|---|\n")
 	for _, d := range Dropped() {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", d.ID, ruleList(d.Rules), cell(d.Title), cell(d.Why))
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", d.ID, strings.Join(d.Promises, ", "), cell(d.Title), cell(d.Why))
 	}
 	b.WriteString("\n## Checked elsewhere, or not yet\n\n| case | what it is about | where |\n|---|---|---|\n")
 	for _, e := range Elsewhere() {
@@ -95,14 +86,6 @@ the memory runtime, or on real containers.
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
-}
-
-func ruleList(rules []int) string {
-	var words []string
-	for _, r := range rules {
-		words = append(words, strconv.Itoa(r))
-	}
-	return strings.Join(words, ", ")
 }
 
 // cell makes a text fit a table.

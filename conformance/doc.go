@@ -1,6 +1,6 @@
 // Package conformance says whether a runtime keeps the contract of package sdk.
 //
-// A [Case] is data: which rule it checks, how binding that is, what it needs, and a function that uses one [sdk.Worker] as a
+// A [Case] is data: which promises it checks, how binding that is, what it needs, and a function that uses one [sdk.Worker] as a
 // host would. [Cases] gives all of them. There are two fronts on one engine: [Run] makes a subtest of every case, for
 // whoever writes a plugin in Go; [Execute] reports results to a function, for a program such as `slipway conformance run`.
 // Nothing is registered at import and nothing is global, so a process may run the suite as often as it likes.

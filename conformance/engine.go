@@ -88,7 +88,7 @@ func interrupted(ctx context.Context) string {
 }
 
 func newResult(kase Case) Result {
-	return Result{ID: kase.ID, Title: kase.Title, Profile: kase.Profile, Level: kase.Level, Rules: kase.Rules, Started: time.Now()}
+	return Result{ID: kase.ID, Title: kase.Title, Profile: kase.Profile, Level: kase.Level, Promises: kase.Promises, Started: time.Now()}
 }
 
 // run gives what came of a case, all its repetitions taken together.
@@ -190,10 +190,10 @@ func (s *suite) attempt(ctx context.Context, kase Case, number int, r *Result) {
 	}()
 	hung := !wait(caseCtx, done, s.opts.HangGrace)
 	if hung {
-		c.violation(2, "a context bounds the call: a host that waits longer hangs with it",
+		c.violation("2a", "a context bounds the call: a host that waits longer hangs with it",
 			"a call had not returned %v after its context had ended; the case was given up", s.opts.HangGrace)
 	} else if timedOut {
-		c.violation(2, "the case could not be done in its time", "the case took longer than %v", limit)
+		c.violation("2a", "the case could not be done in its time", "the case took longer than %v", limit)
 	}
 	s.cleanUp(ctx, c)
 
@@ -245,14 +245,14 @@ func (s *suite) cleanUp(ctx context.Context, c *C) {
 		}
 	}()
 	if !wait(ctx, ended, s.opts.HangGrace) {
-		c.violation(2, "a context bounds the call: a host that waits longer hangs with it",
+		c.violation("2a", "a context bounds the call: a host that waits longer hangs with it",
 			"cleaning up had not returned %v after its context had ended", s.opts.HangGrace)
 		return
 	}
 	select {
 	case err := <-done:
 		if err != nil {
-			c.violation(1, "destroying must succeed, whatever state the thing is in: nothing else frees the worker", "cleaning up: %v", err)
+			c.violation("1e", "destroying must succeed, whatever state the thing is in: nothing else frees the worker", "cleaning up: %v", err)
 		}
 	default: // it panicked, which is noted
 	}

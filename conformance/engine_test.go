@@ -21,7 +21,7 @@ import (
 
 // probe makes a case.
 func probe(id string, run func(ctx context.Context, c *C)) Case {
-	return Case{ID: id, Title: "tries the engine", Doc: "For tests.", Rules: []int{1}, Level: Must, Profile: Core, Run: run}
+	return Case{ID: id, Title: "tries the engine", Doc: "For tests.", Promises: []string{"1b"}, Level: Must, Profile: Core, Run: run}
 }
 
 func execute(t *testing.T, f *fake, opts Options, cases ...Case) Summary {
@@ -79,7 +79,7 @@ func TestStatuses(t *testing.T) {
 	if d := cmp.Diff(want, sum.statuses()); d != "" {
 		t.Error(d)
 	}
-	wantFailures := []Failure{{"one 1", "why", 1}, {"two", "why", 1}}
+	wantFailures := []Failure{{"one 1", "why", "1b"}, {"two", "why", "1b"}}
 	if d := cmp.Diff(wantFailures, sum.result(t, "fail").Failures); d != "" {
 		t.Error(d)
 	}
@@ -107,7 +107,7 @@ func testHangingPluginEndsItsCaseOnly(t *testing.T) {
 	if d := cmp.Diff(map[string]Status{"hang": Fail, "next": Pass, nothingLeftID: Pass}, sum.statuses()); d != "" {
 		t.Error(d)
 	}
-	if r := sum.result(t, "hang"); len(r.Failures) != 1 || r.Failures[0].Rule != 2 {
+	if r := sum.result(t, "hang"); len(r.Failures) != 1 || r.Failures[0].Promise != "2a" {
 		t.Errorf("failures: %+v", r.Failures)
 	}
 	close(release)
@@ -120,7 +120,7 @@ func testSlowCaseFailsByItsTime(t *testing.T) {
 	slow := probe("slow", func(ctx context.Context, c *C) { <-ctx.Done() })
 	slow.Timeout = 10 * time.Millisecond
 	sum := execute(t, &fake{}, Options{}, slow)
-	if r := sum.result(t, "slow"); r.Status != Fail || len(r.Failures) != 1 || r.Failures[0].Rule != 2 {
+	if r := sum.result(t, "slow"); r.Status != Fail || len(r.Failures) != 1 || r.Failures[0].Promise != "2a" {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -208,7 +208,7 @@ func TestPanicOfThePluginIsItsFailure(t *testing.T) {
 	f := &fake{create: func(context.Context, sdk.VolumeSpec) error { panic("plugin") }}
 	sum := execute(t, f, Options{}, probe("case", func(ctx context.Context, c *C) { c.Volume(ctx) }))
 	r := sum.result(t, "case")
-	if r.Status != Fail || r.Failures[0].Rule != 14 {
+	if r.Status != Fail || r.Failures[0].Promise != "14a" {
 		t.Errorf("got %+v", r)
 	}
 }
@@ -435,13 +435,8 @@ func TestCatalogue(t *testing.T) {
 			t.Errorf("%s is there twice", c.ID)
 		}
 		seen[c.ID] = true
-		if c.Title == "" || c.Doc == "" || len(c.Rules) == 0 && c.Profile != Wire || c.Run == nil || !slices.Contains(Profiles(), c.Profile) || (c.Level != Must && c.Level != Should) {
+		if c.Title == "" || c.Doc == "" || len(c.Promises) == 0 && c.Profile != Wire || c.Run == nil || !slices.Contains(Profiles(), c.Profile) || (c.Level != Must && c.Level != Should) {
 			t.Errorf("%s lacks something", c.ID)
-		}
-		for _, r := range c.Rules {
-			if r < 1 || r > 14 {
-				t.Errorf("%s names rule %d", c.ID, r)
-			}
 		}
 		if short(c.ID) == "x" {
 			t.Errorf("%s: its head cannot stand in an id", c.ID)
@@ -458,7 +453,7 @@ func TestDroppedCasesHaveReasons(t *testing.T) {
 		if _, ok := Find(d.ID); ok {
 			t.Errorf("%s is both dropped and there", d.ID)
 		}
-		if d.Title == "" || d.Why == "" || len(d.Rules) == 0 {
+		if d.Title == "" || d.Why == "" || len(d.Promises) == 0 {
 			t.Errorf("%s lacks something", d.ID)
 		}
 	}

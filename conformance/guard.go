@@ -22,7 +22,7 @@ func (g guard) leave(method string, err *error) {
 	v := recover()
 	if v != nil {
 		buf := make([]byte, 8<<10)
-		g.c.violation(14, "a panic in a plugin's method must never be anybody's problem but that call's",
+		g.c.violation("14a", "a panic in a plugin's method must never be anybody's problem but that call's",
 			"%s panicked: %v\n%s", method, v, buf[:runtime.Stack(buf, false)])
 		*err = &sdk.Error{Class: sdk.Internal, Reason: sdk.ReasonPanic, Message: method + " panicked"}
 		return
@@ -34,13 +34,13 @@ func (g guard) leave(method string, err *error) {
 	const why = "a host decides by class, kind, reason and feature alone: one that is missing or unknown leaves it without an answer"
 	switch {
 	case !slices.Contains(classes(), e.Class):
-		g.c.violation(14, why, "%s: class %q is not one of the contract: %v", method, e.Class, e)
+		g.c.violation("14a", why, "%s: class %q is not one of the contract: %v", method, e.Class, e)
 	case e.Class == sdk.NotFound && !slices.Contains(kinds(), e.Kind):
-		g.c.violation(3, why, "%s: not found, but of kind %q: %v", method, e.Kind, e)
+		g.c.violation("3e", why, "%s: not found, but of kind %q: %v", method, e.Kind, e)
 	case e.Class == sdk.Unsupported && e.Feature == "":
-		g.c.violation(14, why, "%s: unsupported, but no feature is named: %v", method, e)
+		g.c.violation("14a", why, "%s: unsupported, but no feature is named: %v", method, e)
 	case e.Class == sdk.FailedPrecondition && e.Reason == "" && method != "ResizeProcess":
-		g.c.violation(14, why, "%s: failed precondition without a reason: %v", method, e)
+		g.c.violation("14a", why, "%s: failed precondition without a reason: %v", method, e)
 	}
 }
 

@@ -62,7 +62,7 @@ func (o *Own) close() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.c.ctx), o.c.suite.opts.CleanupTimeout)
 	defer cancel()
 	if err := o.c.suite.takeAway(ctx, o.on); err != nil {
-		o.c.violation(1, "destroying must succeed, whatever state the thing is in: nothing else frees the worker", "cleaning up: %v", err)
+		o.c.violation("1e", "destroying must succeed, whatever state the thing is in: nothing else frees the worker", "cleaning up: %v", err)
 	}
 	o.on.get().Close()
 	o.inst.Close()

@@ -95,8 +95,8 @@ func writeResult(b *strings.Builder, r Result, alike []string, again func(string
 	}
 	for i, f := range r.Failures {
 		fmt.Fprintf(b, "    %s\n", indent(f.What))
-		if i+1 == len(r.Failures) || r.Failures[i+1].Why != f.Why || r.Failures[i+1].Rule != f.Rule {
-			fmt.Fprintf(b, "      %s%s\n", f.rule(), indent(f.Why))
+		if i+1 == len(r.Failures) || r.Failures[i+1].Why != f.Why || r.Failures[i+1].Promise != f.Promise {
+			fmt.Fprintf(b, "      %s%s\n", f.promise(), indent(f.Why))
 		}
 	}
 	if len(alike) > 0 {
@@ -227,18 +227,18 @@ func (s *junitSuite) add(r Result) {
 	s.Cases = append(s.Cases, c)
 }
 
-// rule is the beginning of the line that says why.
-func (f Failure) rule() string {
-	if f.Rule == 0 {
+// promise is the beginning of the line that says why.
+func (f Failure) promise() string {
+	if f.Promise == "" {
 		return ""
 	}
-	return fmt.Sprintf("rule %d: ", f.Rule)
+	return fmt.Sprintf("promise %s: ", f.Promise)
 }
 
 func failureText(r Result) string {
 	var b strings.Builder
 	for _, f := range r.Failures {
-		fmt.Fprintf(&b, "%s\n%s%s\n", f.What, f.rule(), f.Why)
+		fmt.Fprintf(&b, "%s\n%s%s\n", f.What, f.promise(), f.Why)
 	}
 	return b.String()
 }

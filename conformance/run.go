@@ -91,7 +91,7 @@ func conclude(t *testing.T, r Result) {
 			t.Log(r.Note)
 		}
 		for _, f := range r.Failures {
-			report("%s\n    %s%s", f.What, f.rule(), f.Why)
+			report("%s\n    %s%s", f.What, f.promise(), f.Why)
 		}
 	case Error:
 		t.Errorf("the suite itself: %s", r.Note)

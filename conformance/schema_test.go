@@ -137,7 +137,7 @@ func TestReportsKeepTheirSchema(t *testing.T) {
 		Expected: []Expectation{{ID: "known", Reason: "r", Until: time.Now().Add(time.Hour)}},
 	},
 		probe("pass", func(_ context.Context, c *C) { c.Logf("a line") }),
-		probe("fail", func(_ context.Context, c *C) { c.violation(0, "of none", "x"); c.Errorf("why", "what") }),
+		probe("fail", func(_ context.Context, c *C) { c.violation("", "of none", "x"); c.Errorf("why", "what") }),
 		probe("known", func(_ context.Context, c *C) { c.Errorf("why", "what") }),
 		probe("broken", func(context.Context, *C) { panic("oh") }),
 		probe("blind", func(_ context.Context, c *C) { c.NotObservable("dark") }))

@@ -286,7 +286,7 @@ const nothingLeftID = "Q03-nothing-left"
 // NothingLeft is the case that ends every run: the worker's lists are what they were.
 func NothingLeft() Case {
 	return Case{
-		ID: nothingLeftID, Title: "after the run the worker lists what it listed before", Rules: []int{1, 9}, Level: Must, Profile: Core,
+		ID: nothingLeftID, Title: "after the run the worker lists what it listed before", Promises: []string{"1f", "9w"}, Level: Must, Profile: Core,
 		Exclusive: true,
 		Doc: "What was destroyed is gone when the call returns, and nothing that a plugin makes for itself is ever listed. " +
 			"Things that only seem destroyed fill a worker until somebody looks.",

@@ -6,7 +6,7 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// watch holds the callbacks of one FollowProcess against rules 5 and 6, whatever the case looks at.
+// watch holds the callbacks of one FollowProcess against what rules 5 to 7 promise, whatever the case looks at.
 type watch struct {
 	c *C
 
@@ -23,14 +23,14 @@ func (w *watch) enter(what string) (ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
-		w.c.violation(5, "what a callback uses may be gone once the call has returned", "%s was called after FollowProcess had returned", what)
+		w.c.violation("5m", "what a callback uses may be gone once the call has returned", "%s was called after FollowProcess had returned", what)
 		return false
 	}
 	if w.busy {
-		w.c.violation(5, "callbacks of one call come one after another: a host keeps no lock against them", "%s was called during another callback", what)
+		w.c.violation("5m", "callbacks of one call come one after another: a host keeps no lock against them", "%s was called during another callback", what)
 	}
 	if !w.opened && what != "Opened" {
-		w.c.violation(5, "without Opened a follower does not know where it stands", "%s was called before Opened", what)
+		w.c.violation("5m", "without Opened a follower does not know where it stands", "%s was called before Opened", what)
 	}
 	w.busy = true
 	return true
@@ -56,7 +56,7 @@ func (w *watch) wrap(f sdk.Follow) sdk.Follow {
 		}
 		defer w.leave()
 		if w.opened {
-			w.c.violation(5, "a follower's place is told once", "Opened was called twice")
+			w.c.violation("5m", "a follower's place is told once", "Opened was called twice")
 		}
 		w.opened = true
 		if f.Opened == nil {
@@ -81,7 +81,7 @@ func (w *watch) wrap(f sdk.Follow) sdk.Follow {
 		}
 		defer w.leave()
 		if w.exited {
-			w.c.violation(6, "a process ends once", "Exit was called twice")
+			w.c.violation("6d", "a process ends once", "Exit was called twice")
 		}
 		w.exited = true
 		checkExit(w.c, e)
@@ -96,7 +96,7 @@ func (w *watch) wrap(f sdk.Follow) sdk.Follow {
 		}
 		defer w.leave()
 		if n < w.taken {
-			w.c.violation(7, "Taken counts all bytes that were taken: a follower forgets what lies before", "Taken says %d after %d", n, w.taken)
+			w.c.violation("7e", "Taken counts all bytes that were taken: a follower forgets what lies before", "Taken says %d after %d", n, w.taken)
 		}
 		w.taken = n
 		if f.Taken != nil {
@@ -108,23 +108,23 @@ func (w *watch) wrap(f sdk.Follow) sdk.Follow {
 
 func (w *watch) check(records []sdk.Record) {
 	if len(records) == 0 {
-		w.c.violation(5, "Output delivers at least one record", "Output was called with no record")
+		w.c.violation("5d", "Output delivers at least one record", "Output was called with no record")
 	}
 	for _, r := range records {
 		if w.exited {
-			w.c.violation(6, "every journalled byte comes before the exit: a host closes its copy of the output there",
+			w.c.violation("6c", "every journalled byte comes before the exit: a host closes its copy of the output there",
 				"a record of %s at %d came after the exit", r.Stream, r.Position)
 		}
 		if r.Position != w.next {
-			w.c.violation(5, "records come in order and without holes: a host could not tell lost output from none",
+			w.c.violation("5d", "records come in order and without holes: a host could not tell lost output from none",
 				"a record begins at %d, want %d", r.Position, w.next)
 		}
 		if r.IsGap() {
 			if len(r.Data) != 0 || r.GapTo <= r.Position {
-				w.c.violation(5, "a gap stands for dropped bytes and has none", "gap at %d to %d with %d bytes", r.Position, r.GapTo, len(r.Data))
+				w.c.violation("5h", "a gap stands for dropped bytes and has none", "gap at %d to %d with %d bytes", r.Position, r.GapTo, len(r.Data))
 			}
 		} else if len(r.Data) == 0 || len(r.Data) > sdk.MaxRecordBytes || (r.Stream != sdk.Stdout && r.Stream != sdk.Stderr) {
-			w.c.violation(5, "a record holds 1 to MaxRecordBytes bytes of stdout or stderr",
+			w.c.violation("5d", "a record holds 1 to MaxRecordBytes bytes of stdout or stderr",
 				"record at %d: stream %d, %d bytes", r.Position, r.Stream, len(r.Data))
 		}
 		w.next = r.End()
@@ -134,18 +134,18 @@ func (w *watch) check(records []sdk.Record) {
 func checkExit(c *C, e sdk.Exit) {
 	const why = "a step's success hangs on the exit: it must say one thing"
 	if e.Code < 0 || e.Code > 255 {
-		c.violation(6, why, "exit code %d is not in 0 to 255", e.Code)
+		c.violation("6d", why, "exit code %d is not in 0 to 255", e.Code)
 	}
 	switch e.Reason {
 	case sdk.ExitExited:
 		if e.Signal != "" {
-			c.violation(6, why, "exit: reason %q, but signal %q", e.Reason, e.Signal)
+			c.violation("6d", why, "exit: reason %q, but signal %q", e.Reason, e.Signal)
 		}
 	case sdk.ExitSignalled, sdk.ExitOOM, sdk.ExitLimit:
 		if e.Code == 0 {
-			c.violation(6, why, "exit: reason %q, but code 0", e.Reason)
+			c.violation("6d", why, "exit: reason %q, but code 0", e.Reason)
 		}
 	default:
-		c.violation(6, why, "exit: reason %q is not one of the contract", e.Reason)
+		c.violation("6d", why, "exit: reason %q is not one of the contract", e.Reason)
 	}
 }

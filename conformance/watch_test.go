@@ -14,39 +14,39 @@ func TestWatch(t *testing.T) {
 	}
 	done := sdk.Exit{Reason: sdk.ExitExited}
 	for what, tt := range map[string]struct {
-		rule int // zero: nothing is wrong
-		play func(f sdk.Follow)
+		promise string // empty: nothing is wrong
+		play    func(f sdk.Follow)
 	}{
-		"good": {0, func(f sdk.Follow) {
+		"good": {"", func(f sdk.Follow) {
 			f.Opened(sdk.Opened{})
 			f.Output([]sdk.Record{record(3, "ab"), {Position: 5, GapTo: 9}, record(9, "c")})
 			f.Exit(done)
 		}},
-		"not opened":      {5, func(f sdk.Follow) { f.Output([]sdk.Record{record(3, "a")}) }},
-		"opened twice":    {5, func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Opened(sdk.Opened{}) }},
-		"a hole":          {5, func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Output([]sdk.Record{record(4, "a")}) }},
-		"a step back":     {5, func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Output([]sdk.Record{record(3, "ab"), record(4, "b")}) }},
-		"no record":       {5, func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Output(nil) }},
-		"an empty record": {5, func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Output([]sdk.Record{record(3, "")}) }},
-		"an empty gap":    {5, func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Output([]sdk.Record{{Position: 3, GapTo: 3}}) }},
-		"a third stream": {5, func(f sdk.Follow) {
+		"not opened":      {"5m", func(f sdk.Follow) { f.Output([]sdk.Record{record(3, "a")}) }},
+		"opened twice":    {"5m", func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Opened(sdk.Opened{}) }},
+		"a hole":          {"5d", func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Output([]sdk.Record{record(4, "a")}) }},
+		"a step back":     {"5d", func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Output([]sdk.Record{record(3, "ab"), record(4, "b")}) }},
+		"no record":       {"5d", func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Output(nil) }},
+		"an empty record": {"5d", func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Output([]sdk.Record{record(3, "")}) }},
+		"an empty gap":    {"5h", func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Output([]sdk.Record{{Position: 3, GapTo: 3}}) }},
+		"a third stream": {"5d", func(f sdk.Follow) {
 			f.Opened(sdk.Opened{})
 			f.Output([]sdk.Record{{Position: 3, Stream: 3, Data: []byte("a")}})
 		}},
-		"late": {6, func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Exit(done); f.Output([]sdk.Record{record(3, "a")}) }},
-		"two exits": {6, func(f sdk.Follow) {
+		"late": {"6c", func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Exit(done); f.Output([]sdk.Record{record(3, "a")}) }},
+		"two exits": {"6d", func(f sdk.Follow) {
 			f.Opened(sdk.Opened{})
 			f.Exit(done)
 			f.Exit(done)
 		}},
-		"a code of 256": {6, func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Exit(sdk.Exit{Reason: sdk.ExitExited, Code: 256}) }},
-		"a killed zero": {6, func(f sdk.Follow) {
+		"a code of 256": {"6d", func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Exit(sdk.Exit{Reason: sdk.ExitExited, Code: 256}) }},
+		"a killed zero": {"6d", func(f sdk.Follow) {
 			f.Opened(sdk.Opened{})
 			f.Exit(sdk.Exit{Reason: sdk.ExitSignalled, Signal: sdk.KILL})
 		}},
-		"reason missing": {6, func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Exit(sdk.Exit{}) }},
-		"taken back":     {7, func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Taken(5); f.Taken(4) }},
-		"two at once": {5, func(f sdk.Follow) {
+		"reason missing": {"6d", func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Exit(sdk.Exit{}) }},
+		"taken back":     {"7e", func(f sdk.Follow) { f.Opened(sdk.Opened{}); f.Taken(5); f.Taken(4) }},
+		"two at once": {"5m", func(f sdk.Follow) {
 			f.Opened(sdk.Opened{})
 			f.Taken(1) // calls Output from inside
 		}},
@@ -71,14 +71,14 @@ func TestWatch(t *testing.T) {
 				}
 				c.W.FollowProcess(ctx, "c", "p", 3, own)
 			})).result(t, "case")
-			if tt.rule == 0 {
+			if tt.promise == "" {
 				if r.Status != Pass {
 					t.Errorf("%s: %+v", r.Status, r.Failures)
 				}
 				return
 			}
-			if r.Status != Fail || r.Failures[0].Rule != tt.rule {
-				t.Errorf("%s %+v, want a failure of rule %d", r.Status, r.Failures, tt.rule)
+			if r.Status != Fail || r.Failures[0].Promise != tt.promise {
+				t.Errorf("%s %+v, want a failure of promise %s", r.Status, r.Failures, tt.promise)
 			}
 		})
 	}

@@ -27,6 +27,13 @@ type hooked struct {
 	mu     sync.Mutex
 	n      map[string]int     // calls so far
 	tokens map[sdk.Token]bool // of the starts that were asked for
+	asked  []created          // containers that were asked for, in order
+}
+
+// created is a container that a worker was asked for.
+type created struct {
+	id     sdk.ContainerID
+	worker string
 }
 
 func (o *hooked) count(call string) int {
@@ -133,6 +140,9 @@ func (w *hookedWorker) StreamOut(ctx context.Context, id sdk.VolumeID, out sdk.S
 	return w.o.run(ctx, "stream-out", w.name, func() error { return w.Worker.StreamOut(ctx, id, out, dst) })
 }
 func (w *hookedWorker) CreateContainer(ctx context.Context, s sdk.ContainerSpec, p func(sdk.Progress)) error {
+	w.o.mu.Lock()
+	w.o.asked = append(w.o.asked, created{s.ID, w.name})
+	w.o.mu.Unlock()
 	return w.o.run(ctx, "create", w.name, func() error { return w.Worker.CreateContainer(w.o.made(ctx), s, p) })
 }
 func (w *hookedWorker) DestroyContainer(ctx context.Context, id sdk.ContainerID) error {

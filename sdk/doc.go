@@ -13,63 +13,36 @@
 //
 // # Rules
 //
-// The numbers are stable: conformance cases name the rule that they check.
+// There are fourteen, each here in a sentence or two. RULES.md beside this file has all that they promise, one numbered promise
+// after the other, with the conformance cases that hold it; what a call on a container is answered with in each state; and what the
+// host does with each class of error. The numbers are stable: code, cases and reports name a rule or a promise by them.
 //
-//  1. Identity. The host makes every id ([CheckID]); an id is used once, for ever. Creating a volume or a container
-//     and starting a process carry a random [Token] that the runtime keeps beside the thing. The same id with the same
-//     token is the same thing, and the call succeeds; a half-made container is completed or rebuilt. The same id with
-//     another token is [AlreadyExists]. Specs are never compared. Seal and destroy are idempotent; destroying what is gone
-//     succeeds. After an error of StreamIn the content of the volume is undefined. Signals are sent at most once. A start
-//     that was [Invalid] leaves no record.
-//  2. Contexts bound the call, never the process. Cancelling StartProcess or FollowProcess leaves the process alone.
-//  3. Exactly once. StartProcess with an id and token that ran never runs again. A process is running, exited or
-//     abandoned (its record has a start but no exit, and nobody is left who could write one); the states come only from
-//     the record kept with the container. [NotFound] says what was not found: of a process, it comes only from a live
-//     container's own record and means that it was never started. In a container that is gone but still listed
-//     ([ContainerGone]), starting is FailedPrecondition with [ReasonDead]; what its record tells can still be read, and where it
-//     cannot, the answer is FailedPrecondition with [ReasonRecordLost]. Following an abandoned process delivers what is
-//     journalled, then FailedPrecondition with [ReasonAbandoned]. That a process is lost is for the host to say, never for a
-//     plugin. After a start was sent, any error but Invalid, Unsupported, FailedPrecondition or Exhausted leaves open
-//     whether it took effect; the host asks ListProcesses.
-//  4. Incarnation. [Status] names the store of containers and the store of volumes by an id each. Empty means unknown at
-//     the moment, never a change. What is missing under the same incarnation is only gone after a grace and a second list;
-//     under a new incarnation it is gone at once. A runtime that cannot tell keeps the id constant.
-//  5. Output is one journal per process: exact per stream, in the order observed across streams, bytes and not lines.
-//     Only acknowledged bytes may be dropped. Unacknowledged ones are kept up to [ProcessSpec.Spill]; beyond it
-//     [ProcessSpec.WhenFull] says whether the writer blocks or the oldest bytes make room and leave a gap. Following below
-//     an acknowledged position that was dropped is FailedPrecondition with [ReasonOutputGap] and the first position kept. The
-//     newest follower wins whole; the older one ends with [ReasonSuperseded] and its acknowledgements no longer count.
-//  6. Exit comes when the leader has ended and its pipes are at their end, or two seconds later ([Exit.OutputCut]); what
-//     is written after that is thrown away. Waiting for room in the journal is not being late: what was in the pipes when the
-//     grace ended is journalled, and the exit waits for it. Every journalled byte is delivered before the exit and none after. Once
-//     exited and acknowledged, the record shrinks to a tombstone that holds the Exit as long as the container lives. A
-//     container takes [MaxProcesses]; the next one is FailedPrecondition with [ReasonProcesses].
-//  7. Stdin. The keeper of a process gives each follower that has stdin a generation and counts the bytes that it took;
-//     bytes of an older generation are refused. The end of stdin is said, never inferred from a lost connection. A
-//     follower keeps what it sent and was not taken, at most [MaxStdinAhead], and reads its source no further.
-//  8. Signals go to the leader's process group, KILL to its whole tree; after the exit they do nothing. DestroyContainer
-//     kills at once, and is done only when nothing of the container can write any more; a graceful stop is composed by the
-//     host. A follower of a process in a destroyed container ends with
-//     NotFound of the container.
-//  9. Volumes are open, then sealed. Open ones are written, by StreamIn or by containers that mount them. Sealing while
-//     a process lives in a container that mounts the volume writable is FailedPrecondition with [ReasonInUse]; afterwards no process
-//     starts in a container with a sealed writable mount ([ReasonSealed]). Only sealed volumes are cloned, streamed to other
-//     workers or used as images. A clone is a new, open volume. The host, for its part, mounts an open volume writable in
-//     one container at a time, streams only into volumes that nothing mounts, and never destroys what is mounted or has
-//     living clones. Volumes that a plugin makes for itself belong to a container, die with it and are never listed; until
-//     the last of them is gone, that container is. Archives keep modes, setuid bits, symbolic and hard links, empty
-//     directories, modification times and numeric owners; whatever an archive says, nothing outside the volume changes.
-//     An archive without its end is damaged, even where it ends between two entries. Streaming out one file gives one
-//     entry.
-//  10. Labels are set at creation and come back from the lists ([CheckLabels]). The host puts [LabelInstallation] on all
-//     that it makes.
-//  11. Paths in mounts are absolute when they come to a plugin; the host has resolved them. Paths inside a volume are
-//     relative, slash-separated and never leave it.
-//  12. Times that a plugin reports are for display only. The zero time is unknown.
-//  13. Secrets. Environment comes with StartProcess only; it is never stored, logged, or put into an error.
-//  14. Errors are of a closed set of classes ([Class]); errors.Is works on both sides of the wire. Errors of the caller's
-//     own reader, writer or callback come back unchanged, and those of the context as context.Canceled or
-//     context.DeadlineExceeded.
+//  1. Identity. The host makes every id and gives each creation a random token. The same id with the same token is the same
+//     thing, another token is [AlreadyExists], and destroying what is gone succeeds.
+//  2. Contexts. A context, on the wire the call's deadline and cancellation, bounds the call and never the process.
+//  3. Exactly once. A process that ran never runs again. What is known of it comes only from the record that is kept with its
+//     container, and only the host says that it is lost.
+//  4. Incarnation and status. [Status] names the store of containers and the store of volumes by an id each. What is missing
+//     under the same id is believed gone only after a grace, and under a new one at once.
+//  5. Output. Output is one journal for each process: exact per stream, in the order observed across streams, bytes and not
+//     lines. Only acknowledged bytes may be dropped, unless the process was started so that the oldest make room. The newest
+//     follower wins whole.
+//  6. Exit. The exit comes when the leader has ended and its output is at its end, or two seconds later. Every journalled byte
+//     comes before it and none after. It is written once and told as long as the container lives.
+//  7. Stdin. The runtime counts the stdin that it took over all followers and gives each follower that has stdin a generation.
+//     The end of stdin is said, and never inferred from a lost connection.
+//  8. Signals and the end. Signals go to the leader's process group and KILL to its whole tree; after the exit they do nothing.
+//     DestroyContainer kills at once, and is done only when nothing of the container can write any more.
+//  9. Volumes. A volume is open and written, then sealed and never changed. Only sealed volumes are cloned, streamed to other
+//     workers or used as images. Archives keep what a tree is, and whatever one says, nothing outside the volume changes.
+//  10. Labels and lists. Labels are set at creation and come back from the lists. The host puts slipway.installation on all that
+//     it makes.
+//  11. Paths and commands. Paths in mounts are absolute when they come to a plugin, paths inside a volume are relative and never
+//     leave it, and a command is a list of arguments that begins in a known place.
+//  12. Times. Times that a plugin reports are for display only. The zero time is unknown.
+//  13. Environment and secrets. The environment comes with StartProcess only. It is never stored, logged, or put into an error.
+//  14. Errors and features. Errors are of a closed set of classes, which cross the wire. A caller's own errors and those of a
+//     context come back as they are. What a worker names as a feature works, and what it does not name is [Unsupported].
 //
 // # Features
 //

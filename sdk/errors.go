@@ -11,17 +11,17 @@ import (
 // do not return or wrap one, for it would arrive as Internal. Return an [*Error].
 type Class string
 
-// The classes, and what the host does with each (rule 14).
+// The classes. What the host does with each, by the call that ended with it, is a table of RULES.md beside this file.
 const (
-	// NotFound: what [Error.Kind] and [Error.ID] name is not there. Destroy counts it as done, a look-up as missing, a follower
-	// as rules 3 and 8 say.
+	// NotFound: what [Error.Kind] and [Error.ID] name is not there. A follower's container is lost after a grace, its process at
+	// once. Destroying what is not there is a success: the host does not take NotFound for one, and tries again.
 	NotFound Class = "not found"
 	// AlreadyExists: another token holds the id. A defect, surfaced; never returned for the same token.
 	AlreadyExists Class = "already exists"
 	// Invalid: the request can never work. The step fails at once and is not tried again. Never returned for what might work
 	// later or elsewhere.
 	Invalid Class = "invalid"
-	// Unsupported: this worker lacks [Error.Feature]. The host places the step elsewhere if it has no container yet.
+	// Unsupported: this worker lacks [Error.Feature]. The host places the step elsewhere if it has no container yet, and else fails it.
 	Unsupported Class = "unsupported"
 	// FailedPrecondition: the thing is not in the state that the call needs; [Error.Reason] says which.
 	FailedPrecondition Class = "failed precondition"
@@ -31,7 +31,8 @@ const (
 	// Unavailable: the server behind the worker, or the plugin, is away. The host repeats the same idempotent call. It may or
 	// may not have taken effect.
 	Unavailable Class = "unavailable"
-	// Internal: a defect of the plugin or of what it drives. Counts against the plugin. An error without a class is Internal.
+	// Internal: a defect of the plugin or of what it drives. A creation and a start that took no effect fail; what runs is followed
+	// again. An error without a class is Internal.
 	Internal Class = "internal"
 )
 

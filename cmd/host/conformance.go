@@ -89,7 +89,7 @@ func (a *app) conformanceListCommand() *cobra.Command {
 func (a *app) conformanceExplainCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "explain CASE",
-		Short: "Say what a case checks, by which rule, and why it matters",
+		Short: "Say what a case checks, by which promise of the contract, and why it matters",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c, err := findCase(args[0])

@@ -16,7 +16,7 @@ func exitMutants() []Mutant {
 			Killers: []string{"X01-codes"}, breaks: exitChanged(func(e *sdk.Exit) { e.Code &= 0x7f }),
 		},
 		{
-			ID: "killed-is-zero", Doc: "a process that a signal ended has exited with 0", Rule: 8,
+			ID: "killed-is-zero", Doc: "a process that a signal ended has exited with 0", Rule: 6,
 			Killers: []string{"S11-signalled", "S12-kill-at-once", "S17-other-signals", "S19-kill-waiting"}, breaks: exitChanged(func(e *sdk.Exit) {
 				if e.Signal != "" {
 					e.Code, e.Signal, e.Reason = 0, "", sdk.ExitExited
@@ -24,7 +24,7 @@ func exitMutants() []Mutant {
 			}),
 		},
 		{
-			ID: "exits-mixed", Doc: "an exit code is kept for a container, not for a process", Rule: 6,
+			ID: "exits-mixed", Doc: "an exit code is kept for a container, not for a process", Rule: 5,
 			Killers: []string{"P09-many", "X10-many-exits"}, breaks: follower(exitsMixed),
 		},
 		{

@@ -54,7 +54,7 @@ func featureMutants() []Mutant {
 			}),
 		},
 		{
-			ID: "offset-ignored", Doc: "files are read from their beginning", Rule: 9,
+			ID: "offset-ignored", Doc: "files are read from their beginning", Rule: 14,
 			Killers: []string{"Y03-files-read"}, breaks: offsetIgnored,
 		},
 		{

@@ -34,7 +34,7 @@ func linuxMutants() []Mutant {
 			},
 		},
 		{
-			ID: "resize-taken", Doc: "a size for a process without a terminal counts as set", Rule: 14,
+			ID: "resize-taken", Doc: "a size for a process without a terminal counts as set", Rule: 8,
 			Killers: []string{"T04-resize-refused"},
 			breaks: func(w sdk.Worker) sdk.Worker {
 				return &broken{Worker: w, resizeProcess: func(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, size sdk.TTY) error {
@@ -66,15 +66,15 @@ func linuxMutants() []Mutant {
 			breaks:  cutOutput(func(p sdk.Position, _ opened) bool { return p >= 32<<10 }),
 		},
 		{
-			ID: "zombie-kept", Doc: "a child that has ended is waited for by nobody", Rule: 8, Hangs: true,
+			ID: "zombie-kept", Doc: "a child that has ended is waited for by nobody", Rule: 6, Hangs: true,
 			Killers: []string{"P14-zombies"}, breaks: zombieKept,
 		},
 		{
-			ID: "descriptor-leaks", Doc: "a process begins with a descriptor that is none of its own", Rule: 13,
+			ID: "descriptor-leaks", Doc: "a process begins with a descriptor that is none of its own", Rule: 11,
 			Killers: []string{"P15-descriptors"}, breaks: specChanged(inShell(`exec 9</dev/null`)),
 		},
 		{
-			ID: "umask-kept", Doc: "a process begins with another umask than the contract's", Rule: 8,
+			ID: "umask-kept", Doc: "a process begins with another umask than the contract's", Rule: 11,
 			Killers: []string{"P17-defaults"}, breaks: specChanged(inShell(`umask 077`)),
 		},
 		{
@@ -90,7 +90,7 @@ func linuxMutants() []Mutant {
 			Killers: []string{"S14-stop-cont"}, breaks: haltIsEnd,
 		},
 		{
-			ID: "user-ignored", Doc: "all processes are root's", Rule: 14,
+			ID: "user-ignored", Doc: "all processes are root's", Rule: 11,
 			Killers: []string{"P23-user-forms", "P27-user-files"},
 			breaks:  specChanged(func(s *sdk.ProcessSpec) { s.User = "" }),
 		},
@@ -139,7 +139,7 @@ func linuxMutants() []Mutant {
 			},
 		},
 		{
-			ID: "pids-unlimited", Doc: "a limit of processes is not set", Rule: 8,
+			ID: "pids-unlimited", Doc: "a limit of processes is not set", Rule: 14,
 			Killers: []string{"L01-pids"},
 			breaks: func(w sdk.Worker) sdk.Worker {
 				return &broken{Worker: w, createContainer: func(ctx context.Context, spec sdk.ContainerSpec, progress func(sdk.Progress)) error {

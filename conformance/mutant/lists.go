@@ -18,11 +18,11 @@ func listMutants() []Mutant {
 			breaks:  statusChanged(func(s *sdk.Status) { s.VolumeIncarnation = string(sdk.NewToken()) }),
 		},
 		{
-			ID: "workers-end", Doc: "Workers returns once it has told what there is", Rule: 2, Near: true,
+			ID: "workers-end", Doc: "Workers returns once it has told what there is", Rule: 4, Near: true,
 			Killers: []string{"W07-workers"}, runtime: func(rt sdk.Runtime) sdk.Runtime { return &workersEnd{Runtime: rt} },
 		},
 		{
-			ID: "workers-end-unnoticed", Doc: "the stream of workers ends after the first event, unless its watcher has just gone", Rule: 14, Near: true,
+			ID: "workers-end-unnoticed", Doc: "the stream of workers ends after the first event, unless its watcher has just gone", Rule: 4, Near: true,
 			Killers: []string{"W07-workers"}, runtime: func(rt sdk.Runtime) sdk.Runtime { return &workersEnd{Runtime: rt, canceled: true} },
 		},
 		{
@@ -45,7 +45,7 @@ func listMutants() []Mutant {
 			Killers: []string{"W21-list-callback"}, breaks: listGoesOn,
 		},
 		{
-			ID: "list-misses", Doc: "a list leaves out one thing in twenty", Rule: 1,
+			ID: "list-misses", Doc: "a list leaves out one thing in twenty", Rule: 10,
 			Killers: []string{"W22-list-churn"}, breaks: listMisses,
 		},
 		{
@@ -73,15 +73,15 @@ func listMutants() []Mutant {
 			Killers: []string{"W24-list-many"}, breaks: twentyListed,
 		},
 		{
-			ID: "one-lister", Doc: "while something is listed, others cannot list", Rule: 1,
+			ID: "one-lister", Doc: "while something is listed, others cannot list", Rule: 10,
 			Killers: []string{"W25-lists-at-once"}, breaks: oneLister,
 		},
 		{
-			ID: "fifth-list-empty", Doc: "each fifth list of containers is empty", Rule: 1,
+			ID: "fifth-list-empty", Doc: "each fifth list of containers is empty", Rule: 10,
 			Killers: []string{"W26-container-churn"}, breaks: fifthListEmpty,
 		},
 		{
-			ID: "listed-as-made", Doc: "volumes are listed as open for ever", Rule: 9,
+			ID: "listed-as-made", Doc: "volumes are listed as open for ever", Rule: 10,
 			Killers: []string{"W27-list-states", "V22-seal"},
 			breaks: func(w sdk.Worker) sdk.Worker {
 				return &broken{Worker: w, listVolumes: func(ctx context.Context, f sdk.Filter, emit func(sdk.VolumeInfo) error) error {

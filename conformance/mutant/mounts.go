@@ -48,7 +48,7 @@ func mountMutants() []Mutant {
 			}),
 		},
 		{
-			ID: "labels-inherited", Doc: "a clone has its parent's labels beside its own", Rule: 10,
+			ID: "labels-inherited", Doc: "a clone has its parent's labels beside its own", Rule: 9,
 			Killers: []string{"V16-clone-labels"}, breaks: labelsInherited,
 		},
 		{
@@ -56,7 +56,7 @@ func mountMutants() []Mutant {
 			Killers: []string{"V19-clone-empty"}, breaks: emptyIsMissing,
 		},
 		{
-			ID: "bytes-zero", Doc: "the size of every volume is 0", Rule: 9,
+			ID: "bytes-zero", Doc: "the size of every volume is 0", Rule: 10,
 			Killers: []string{"V25-bytes"},
 			breaks: func(w sdk.Worker) sdk.Worker {
 				return &broken{Worker: w, listVolumes: func(ctx context.Context, f sdk.Filter, emit func(sdk.VolumeInfo) error) error {

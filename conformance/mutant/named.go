@@ -55,7 +55,7 @@ func namedMutants() []Mutant {
 			breaks: container(func(s *sdk.ContainerSpec) { s.Privileged = true }),
 		},
 		{
-			ID: "holes-filled", Doc: "archives that come out have zeros for holes", Rule: 9, Killers: []string{"Y12-tar-sparse"},
+			ID: "holes-filled", Doc: "archives that come out have zeros for holes", Rule: 14, Killers: []string{"Y12-tar-sparse"},
 			breaks: func(w sdk.Worker) sdk.Worker {
 				return &broken{Worker: w, streamOut: func(ctx context.Context, id sdk.VolumeID, out sdk.StreamOut, dst io.Writer) error {
 					r, pw := io.Pipe()
@@ -76,7 +76,7 @@ func namedMutants() []Mutant {
 			},
 		},
 		{
-			ID: "directories-touched", Doc: "directories get the time at which they were unpacked", Rule: 9, Killers: []string{"Y13-tar-dir-mtimes"},
+			ID: "directories-touched", Doc: "directories get the time at which they were unpacked", Rule: 14, Killers: []string{"Y13-tar-dir-mtimes"},
 			breaks: entries(func(h *tar.Header, data []byte) ([]byte, bool) {
 				if h.Typeflag == tar.TypeDir {
 					h.ModTime = time.Now()
@@ -85,7 +85,7 @@ func namedMutants() []Mutant {
 			}),
 		},
 		{
-			ID: "devices-alike", Doc: "all devices have the numbers of /dev/null", Rule: 9, Killers: []string{"Y14-tar-devices"},
+			ID: "devices-alike", Doc: "all devices have the numbers of /dev/null", Rule: 14, Killers: []string{"Y14-tar-devices"},
 			breaks: entries(func(h *tar.Header, data []byte) ([]byte, bool) {
 				if h.Typeflag == tar.TypeChar || h.Typeflag == tar.TypeBlock {
 					h.Devmajor, h.Devminor = 1, 3

@@ -43,8 +43,8 @@ func Check() []string {
 			switch {
 			case !ok:
 				bad("mutant %q: there is no case %s", m.ID, id)
-			case i == 0 && !slices.Contains(c.Rules, m.Rule) && (m.Rule != 0 || len(c.Rules) > 0):
-				bad("mutant %q breaks rule %d, but its first case, %s, is about rules %v", m.ID, m.Rule, id, c.Rules)
+			case i == 0 && !slices.ContainsFunc(c.Promises, func(p string) bool { return conformance.RuleOf(p) == m.Rule }) && (m.Rule != 0 || len(c.Promises) > 0):
+				bad("mutant %q breaks rule %d, but its first case, %s, is about promises %v", m.ID, m.Rule, id, c.Promises)
 			}
 			killed[id] = true
 		}

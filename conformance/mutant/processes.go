@@ -14,7 +14,7 @@ import (
 func processMutants() []Mutant {
 	return []Mutant{
 		{
-			ID: "not-executable-missing", Doc: "what cannot be executed is said not to be there", Rule: 14,
+			ID: "not-executable-missing", Doc: "what cannot be executed is said not to be there", Rule: 11,
 			Killers: []string{"P03-exec-bad", "P28-exec-foreign"}, breaks: startErrors(notExecutableMissing),
 		},
 		{
@@ -22,7 +22,7 @@ func processMutants() []Mutant {
 			Killers: []string{"P18-env"}, breaks: startErrors(secretInError),
 		},
 		{
-			ID: "missing-panics", Doc: "a start of what is not there panics", Rule: 14,
+			ID: "missing-panics", Doc: "a start of what is not there panics", Rule: 11,
 			Killers: []string{"P02-exec-missing"},
 			breaks: startErrors(func(_ sdk.ProcessSpec, err error) error {
 				if errors.Is(err, sdk.ReasonExecutableNotFound) {
@@ -32,7 +32,7 @@ func processMutants() []Mutant {
 			}),
 		},
 		{
-			ID: "args-split", Doc: "arguments are split at their spaces", Rule: 1,
+			ID: "args-split", Doc: "arguments are split at their spaces", Rule: 11,
 			Killers: []string{"P04-args-exact"}, breaks: specChanged(func(s *sdk.ProcessSpec) {
 				if len(s.Args) > 3 { // what comes after a script and its name
 					s.Args = append(slices.Clone(s.Args[:3]), strings.Fields(strings.Join(s.Args[3:], " "))...)

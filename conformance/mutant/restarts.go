@@ -24,7 +24,7 @@ func restartMutants() []Mutant {
 			}),
 		},
 		{
-			ID: "old-journals-lost", Doc: "processes of before a restart are abandoned", Rule: 3,
+			ID: "old-journals-lost", Doc: "processes of before a restart are abandoned", Rule: 4,
 			Killers: []string{"R05-kill-often", "R06-kill-ending"}, breaks: oldFollowers(func(w sdk.Worker) followFunc {
 				return func(_ context.Context, _ sdk.ContainerID, p sdk.ProcessID, _ sdk.Position, _ sdk.Follow) error {
 					return sdk.NewFailedPrecondition(sdk.ReasonAbandoned, sdk.KindProcess, string(p), "process %q is not known any more", p)

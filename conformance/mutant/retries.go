@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"sync"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -21,7 +22,7 @@ func retryMutants() []Mutant {
 			Killers: []string{"E04-error-names"}, breaks: wrongName,
 		},
 		{
-			ID: "destroyed-before-checked", Doc: "a creation makes room for itself before it looks whose the id is", Rule: 9,
+			ID: "destroyed-before-checked", Doc: "a creation makes room for itself before it looks whose the id is", Rule: 14,
 			Killers: []string{"E05-refused-unchanged"}, breaks: destroyedBeforeChecked,
 		},
 		{
@@ -43,6 +44,10 @@ func retryMutants() []Mutant {
 		{
 			ID: "destroy-once", Doc: "while something is being destroyed, others who destroy it hear an error", Rule: 1,
 			Killers: []string{"D05-destroy-race", "N04-create-under-destroy"}, breaks: destroyOnce,
+		},
+		{
+			ID: "half-made-missing", Doc: "a container that could not be made is listed as creating, and calls on it are NotFound", Rule: 3,
+			Killers: []string{"C37-container-states"}, breaks: halfMadeMissing,
 		},
 	}
 }
@@ -195,4 +200,40 @@ func destroyOnce(w sdk.Worker) sdk.Worker {
 		}
 		return w.DestroyVolume(ctx, id)
 	}}
+}
+
+func halfMadeMissing(w sdk.Worker) sdk.Worker {
+	var mu sync.Mutex
+	half := make(map[sdk.ContainerID]sdk.ContainerSpec)
+	return &broken{Worker: w,
+		createContainer: func(ctx context.Context, spec sdk.ContainerSpec, progress func(sdk.Progress)) error {
+			err := w.CreateContainer(ctx, spec, progress)
+			mu.Lock()
+			defer mu.Unlock()
+			if delete(half, spec.ID); sdk.IsNotFound(err, sdk.KindVolume) {
+				half[spec.ID] = spec
+			}
+			return err
+		},
+		listContainers: func(ctx context.Context, f sdk.Filter, emit func(sdk.ContainerInfo) error) error {
+			mu.Lock()
+			listed := maps.Clone(half)
+			mu.Unlock()
+			for id, spec := range listed {
+				if !f.Match(string(id), spec.Labels) {
+					continue
+				}
+				if err := emit(sdk.ContainerInfo{ID: id, Token: spec.Token, Labels: spec.Labels, State: sdk.ContainerCreating}); err != nil {
+					return err
+				}
+			}
+			return w.ListContainers(ctx, f, emit)
+		},
+		destroyContainer: func(ctx context.Context, id sdk.ContainerID) error {
+			mu.Lock()
+			delete(half, id)
+			mu.Unlock()
+			return w.DestroyContainer(ctx, id)
+		},
+	}
 }

@@ -81,7 +81,7 @@ func stressMutants() []Mutant {
 			}),
 		},
 		{
-			ID: "files-left-open", Doc: "each creation of a container leaves a file open", Rule: 1, Alone: true, Hangs: true,
+			ID: "files-left-open", Doc: "each creation of a container leaves a file open", Rule: 2, Alone: true, Hangs: true,
 			Killers: []string{"Q01-leaks"}, breaks: filesLeftOpen,
 		},
 		{

@@ -30,7 +30,7 @@ func transferMutants() []Mutant {
 			}),
 		},
 		{
-			ID: "dotdot-cleaned", Doc: "a path that leaves the volume is cleaned until it does not", Rule: 11,
+			ID: "dotdot-cleaned", Doc: "a path that leaves the volume is cleaned until it does not", Rule: 9,
 			Killers: []string{"F15-subpath"}, breaks: dotdotCleaned,
 		},
 		{
@@ -48,7 +48,7 @@ func transferMutants() []Mutant {
 			breaks:  archiveErrorsTaken(func(in sdk.StreamIn) bool { return in.Encoding != "" && in.Encoding != sdk.EncodingRaw }),
 		},
 		{
-			ID: "encoding-guessed", Doc: "an encoding that nobody knows is taken for none", Rule: 14,
+			ID: "encoding-guessed", Doc: "an encoding that nobody knows is taken for none", Rule: 9,
 			Killers: []string{"F17-encoding-unknown"}, breaks: encodingGuessed,
 		},
 		{

@@ -89,9 +89,9 @@ func wireMutants() []Mutant {
 			call: func(c *call) ([]byte, bool, error) {
 				return nil, c.method == "Plugin/Configure" && c.proxy.worker() != "", nil
 			}}),
-		one("snapshot-is-all", "Workers ends after its first message", 0, "J07-workers-stay", fault{
+		one("snapshot-is-all", "Workers ends after its first message", 4, "J07-workers-stay", fault{
 			down: func(c *call, m wire.Message) (wire.Message, bool) { return m, c.method == "Plugin/Workers" }}),
-		one("no-snapshot", "Workers begins with what is new", 0, "J07-workers-stay", fault{
+		one("no-snapshot", "Workers begins with what is new", 4, "J07-workers-stay", fault{
 			down: func(c *call, m wire.Message) (wire.Message, bool) {
 				if c.method == "Plugin/Workers" {
 					m["kind"] = "WORKER_EVENT_KIND_UPSERT"
@@ -144,7 +144,7 @@ func wireMutants() []Mutant {
 				}
 				return m, false
 			}}),
-		one("ends-with-exit", "a follower's call ends as soon as the exit is told", 6, "J13-last-ack", fault{
+		one("ends-with-exit", "a follower's call ends as soon as the exit is told", 5, "J13-last-ack", fault{
 			down: func(c *call, m wire.Message) (wire.Message, bool) {
 				return m, c.method == "Data/FollowProcess" && m.Has("exit")
 			}}),
@@ -172,7 +172,7 @@ func wireMutants() []Mutant {
 				}
 				return m, nil
 			}}),
-		one("newer-refused", "a message with a field that is not known is refused", 0, "J17-newer-host", fault{
+		one("newer-refused", "a message with a field that is not known is refused", 14, "J17-newer-host", fault{
 			up: func(_ *call, m wire.Message, newer bool) (wire.Message, error) {
 				if newer {
 					return nil, status.Error(codes.InvalidArgument, "unknown field")

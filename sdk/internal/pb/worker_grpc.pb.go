@@ -92,15 +92,22 @@ const (
 //  4. What is there. The id of a new thing: CLASS_ALREADY_EXISTS under another token. What the request names:
 //     CLASS_NOT_FOUND with its kind and id. Its state: CLASS_FAILED_PRECONDITION with the reason.
 //
-// What a call on a container is answered with, by the container's state; "process" is what the rules of its process say:
+// What a call on a container is answered with, by the container's state:
 //
-//	                 not there           creating   ready     gone
-//	CreateContainer  makes it            completes  success   dead
-//	StartProcess     not found           creating   process   dead
-//	ListProcesses    not found           creating   process   the record, else record-lost
-//	FollowProcess    not found           creating   process   the record, else record-lost; dead, if the process is not in it
-//	SignalProcess    not found           creating   process   success if the record has its exit, else dead or record-lost
-//	DestroyContainer success             success    success   success
+//	                            not there    creating        ready           gone                   gone, record lost
+//	CreateContainer, its token  makes it     completes it    success         dead                   dead
+//	CreateContainer, another    makes it     already exists  already exists  already exists         already exists
+//	StartProcess                not found    creating        its process     dead                   dead
+//	ListProcesses               not found    creating        success         its record             record-lost
+//	FollowProcess               not found    creating        its process     its record, else dead  record-lost
+//	SignalProcess               not found    creating        its process     its record, else dead  record-lost
+//	ResizeProcess               not found    creating        its process     its record, else dead  record-lost
+//	DestroyContainer            success      success         success         success                success
+//
+// "creating", "dead" and "record-lost" are CLASS_FAILED_PRECONDITION with that reason; "not found" is of the container. "its process" is
+// what the rules of its process say. "its record" tells of processes that have exited or are abandoned. "its record, else dead" does so
+// where there is something to tell: FollowProcess of a process that is in the record, SignalProcess and ResizeProcess of one that has
+// its exit, which succeed. While DestroyContainer is under way, a call is answered as before it, as in a gone container, or as after it.
 //
 // A call's deadline and cancellation bound the call, never the process that it started.
 type WorkerClient interface {
@@ -433,15 +440,22 @@ func (c *workerClient) ContainerUsage(ctx context.Context, in *ContainerUsageReq
 //  4. What is there. The id of a new thing: CLASS_ALREADY_EXISTS under another token. What the request names:
 //     CLASS_NOT_FOUND with its kind and id. Its state: CLASS_FAILED_PRECONDITION with the reason.
 //
-// What a call on a container is answered with, by the container's state; "process" is what the rules of its process say:
+// What a call on a container is answered with, by the container's state:
 //
-//	                 not there           creating   ready     gone
-//	CreateContainer  makes it            completes  success   dead
-//	StartProcess     not found           creating   process   dead
-//	ListProcesses    not found           creating   process   the record, else record-lost
-//	FollowProcess    not found           creating   process   the record, else record-lost; dead, if the process is not in it
-//	SignalProcess    not found           creating   process   success if the record has its exit, else dead or record-lost
-//	DestroyContainer success             success    success   success
+//	                            not there    creating        ready           gone                   gone, record lost
+//	CreateContainer, its token  makes it     completes it    success         dead                   dead
+//	CreateContainer, another    makes it     already exists  already exists  already exists         already exists
+//	StartProcess                not found    creating        its process     dead                   dead
+//	ListProcesses               not found    creating        success         its record             record-lost
+//	FollowProcess               not found    creating        its process     its record, else dead  record-lost
+//	SignalProcess               not found    creating        its process     its record, else dead  record-lost
+//	ResizeProcess               not found    creating        its process     its record, else dead  record-lost
+//	DestroyContainer            success      success         success         success                success
+//
+// "creating", "dead" and "record-lost" are CLASS_FAILED_PRECONDITION with that reason; "not found" is of the container. "its process" is
+// what the rules of its process say. "its record" tells of processes that have exited or are abandoned. "its record, else dead" does so
+// where there is something to tell: FollowProcess of a process that is in the record, SignalProcess and ResizeProcess of one that has
+// its exit, which succeed. While DestroyContainer is under way, a call is answered as before it, as in a gone container, or as after it.
 //
 // A call's deadline and cancellation bound the call, never the process that it started.
 type WorkerServer interface {
