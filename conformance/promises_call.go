@@ -6,7 +6,7 @@ func callRules() []Rule {
 		{11, "Paths and commands", "Paths in mounts are absolute when they come to a plugin, paths inside a volume are relative and never leave it, and a command is a list of arguments that begins in a known place.", []Promise{
 			plugin("a", `Mount paths and directories come absolute and clean. One that is not, a mount at "/", and two mounts at one path are Invalid (path). One mount may lie below another, in whatever order they are given.`),
 			plugin("b", `Paths inside a volume are relative and separated by "/". One that is absolute or leaves the volume is Invalid (path).`),
-			plugin("c", `A process begins in its own directory, else in its container's, else in "/". The directory is made where it is missing, as the process's own user's; one that is there stays whose it is.`),
+			plugin("c", `A process begins in its own directory, else in its container's, else in "/". The directory is made where it is missing, as the process's own user's; one that is there stays whose it is. One that cannot be made, as a mount's path that cannot, is Invalid (path).`),
 			plugin("d", `A command without a slash is sought in the process's own PATH. A relative path with one begins in the process's directory.`),
 			plugin("e", `Arguments come byte for byte. What takes more than 2 MiB with the path and the environment is Invalid (too-large), and so is what the kernel cannot take.`),
 			plugin("f", `A program that is not there is Invalid (executable-not-found), and one that cannot be run Invalid (not-executable). The codes 126 and 127 are a command's own.`),
@@ -19,8 +19,8 @@ func callRules() []Rule {
 			host("b", `The host decides nothing by a time that a plugin told.`),
 		}},
 		{13, "Environment and secrets", "The environment comes with StartProcess only. It is never stored, logged, or put into an error.", []Promise{
-			plugin("a", `Variables come byte for byte, however many they are.`),
-			plugin("b", `PATH and HOME, and USER where the process has a user, are given where the host gives none. Where it does, they are the host's.`),
+			plugin("a", `Variables come byte for byte, however many they are. One without a name or a "=" is Invalid (spec).`),
+			plugin("b", `PATH (/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin for root) and HOME, and USER where the process has a user, are given where the host gives none. Where it does, they are the host's.`),
 			plugin("c", `A process has no other variable: none of the plugin's and none of another process's.`),
 			plugin("d", `No value of a variable and no ticket is put into an error.`),
 			plugin("e", `Neither is stored or logged.`),

@@ -37,7 +37,7 @@ func startRules() []Rule {
 			host("l", `Only the host says that a process is lost, and it never takes that for success or for leave to run it again.`),
 		}},
 		{4, "Incarnation and status", "Status names the store of containers and the store of volumes by an id each. What is missing under the same id is believed gone only after a grace, and under a new one at once.", []Promise{
-			plugin("a", `The two ids are the same in each status as long as nothing has happened to their stores. A runtime that cannot tell keeps them constant.`),
+			plugin("a", `The two ids are the same in each status as long as nothing has happened to their stores. A runtime that cannot tell keeps them constant; one that names volatile has new ones in each process of its plugin.`),
 			plugin("b", `What was made is there after the plugin was killed and started again, as often as that happens, or the incarnation of its store is another one.`),
 			plugin("c", `A server that is away is no error of Status, but a status with the health away and a reason that names it.`),
 			plugin("d", `Capacity and use are zero where they are unknown and never negative, use is not above capacity, and what is told as used grows and shrinks with what there is.`),

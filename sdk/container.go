@@ -14,7 +14,7 @@ type ContainerSpec struct {
 
 	Image  Image
 	Mounts []Mount
-	Dir    string // absolute; where relative things of processes begin, made where missing; empty: "/"
+	Dir    string // absolute; where relative things of processes begin, made where missing, Invalid with [ReasonPath] if it cannot be; empty: "/"
 
 	Limits     Resources // zero fields: unlimited; each other one needs its limits feature; Containers and Volumes stay zero
 	Privileged bool      // needs [FeaturePrivileged]
@@ -30,7 +30,7 @@ type Image struct {
 // Mount puts a volume into a container.
 type Mount struct {
 	Volume   VolumeID
-	Path     string // absolute, clean and not "/"; made where missing; no two mounts have the same, but one may lie below another
+	Path     string // absolute, clean and not "/"; made where missing, Invalid with [ReasonPath] if it cannot be; no two mounts have the same, but one may lie below another
 	ReadOnly bool   // sealed volumes can only be mounted so
 }
 

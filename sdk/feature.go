@@ -21,7 +21,7 @@ const (
 	FeatureTarXattrs    Feature = "tar.xattrs"     // archives keep extended attributes
 	FeatureTarSparse    Feature = "tar.sparse"     // archives keep holes
 	FeatureTarDevices   Feature = "tar.devices"    // archives keep device nodes
-	FeatureVolatile     Feature = "volatile"       // all that is made dies with the plugin's process: nothing is left to clean up
+	FeatureVolatile     Feature = "volatile"       // all that is made dies with the plugin's process: nothing is left to clean up, and each process has new incarnations
 	FeatureTarDirTimes  Feature = "tar.dir-mtimes" // archives keep directories' modification times
 
 	// A worker has these only if its type implements the optional interface, too.

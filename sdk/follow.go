@@ -39,7 +39,7 @@ type Record struct {
 	Stream   Stream   // 0 for a gap
 	Time     time.Time
 	Data     []byte   // 1 to MaxRecordBytes bytes; nil for a gap. Only valid during the callback.
-	GapTo    Position // for a gap: the bytes from Position up to here were dropped
+	GapTo    Position // for a gap: the bytes from Position up to here were dropped, unacknowledged, as DropOldest has it
 }
 
 // IsGap tells whether the record stands for dropped bytes.
@@ -55,10 +55,12 @@ func (r Record) End() Position {
 
 // Opened is what a follower learns first.
 type Opened struct {
-	State           ProcessState
-	Oldest          Position // first position still kept
-	StdinTaken      int64    // bytes of stdin that the keeper has taken so far
-	StdinGeneration int64    // of this follower; 0 if it has none
+	State      ProcessState
+	Oldest     Position // first position still kept
+	StdinTaken int64    // bytes of stdin that the keeper has taken so far
+	// StdinGeneration is of this follower, and greater than those of all before it that had stdin, over restarts of the plugin, too; 0 if it has none.
+	// What an older follower sent, and arrives late, is thrown away and not counted.
+	StdinGeneration int64
 }
 
 // Follow is a follower's side. Every callback may be nil. An error from a callback ends the call and is returned

@@ -25,7 +25,9 @@ const (
 //
 // It begins as a login of its user would: a user that is named by User has the group and further groups that the container's own files
 // give it, by name or number; one that they do not know must be a number, and has group 0. PATH, HOME and, where User is set, USER are given where Env
-// lacks them; the umask is 022, and no signal is ignored or blocked.
+// lacks them, and no other variable; PATH is /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin for root, and without the directories
+// named sbin for others, HOME is that of /etc/passwd, else one of the runtime's choice. It leads a session and a group of its own, the umask is 022, no
+// signal is ignored or blocked, and it has the descriptors 0, 1 and 2 and no other.
 type ProcessSpec struct {
 	ID    ProcessID
 	Token Token
@@ -33,10 +35,10 @@ type ProcessSpec struct {
 	Path string   // absolute, or a name to seek in the process's PATH, or relative to Dir
 	Args []string // without the command's own name
 	Env  []string // NAME=value, merged by the host; never stored, logged or named in errors (rule 13)
-	Dir  string   // absolute; empty: the container's Dir; made where missing, the user's own
+	Dir  string   // absolute; empty: the container's Dir; made where missing, the user's own; one that cannot be made is Invalid with [ReasonPath]
 	User string   // name, uid, or uid:gid; empty: the image's; needs [FeatureUsers].
 
-	Stdin bool // false: stdin is at its end from the start
+	Stdin bool // false: stdin is at its end from the start, with a descriptor 0 that gives no bytes
 	TTY   *TTY // needs [FeatureTTY]
 
 	Spill    int64    // bytes of unacknowledged output to keep; zero: DefaultSpill
@@ -156,7 +158,9 @@ type Exit struct {
 	StartedAt       time.Time // for display only, as EndedAt (rule 12)
 	EndedAt         time.Time
 	PeakMemoryBytes int64 // zero: unknown
-	OutputCut       bool  // output was still open OutputGrace after the leader's end
+	// OutputCut says that output was still open OutputGrace after the leader's end. What the pipes held then is in the journal, also
+	// where it had to wait for room; what came later was thrown away.
+	OutputCut bool
 }
 
 // maxSignalName is the most bytes of a signal's name: RTMIN+15 has 8.

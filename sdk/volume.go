@@ -89,7 +89,9 @@ const EncodingRaw = "raw"
 
 // StreamIn says where and how an archive comes into a volume.
 type StreamIn struct {
-	Path     string // directory below which to unpack, relative, made where missing; empty: the volume's root
+	// Path is a directory below which to unpack, relative, made where missing; empty: the volume's root. What is no directory, and a
+	// symbolic link on the way or at its end, which is not followed, is Invalid with [ReasonPath].
+	Path     string
 	Encoding string // one of the worker's Encodings; empty: EncodingRaw
 }
 

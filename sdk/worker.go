@@ -25,7 +25,8 @@ type Worker interface {
 	// FailedPrecondition with [ReasonNotSealed] unless the worker has [FeatureCloneLive].
 	CreateVolume(ctx context.Context, spec VolumeSpec) error
 
-	// SealVolume makes a volume read-only for ever. Idempotent. It may take as long as the content is big. See rule 9.
+	// SealVolume makes a volume read-only for ever. Idempotent. It may take as long as the content is big. While a stream comes in, it may
+	// wait for that, be FailedPrecondition, or succeed; then the stream fails with [ReasonSealed] or has come whole. See rule 9.
 	SealVolume(ctx context.Context, id VolumeID) error
 
 	// ListVolumes emits every volume that the filter matches, in any order, with its labels. Filtering by
@@ -39,7 +40,9 @@ type Worker interface {
 	DestroyVolume(ctx context.Context, id VolumeID) error
 
 	// StreamIn unpacks the tar archive that r yields below a path of an open volume. It has read r to its end when it
-	// returns nil. After any error the content is undefined. A sealed volume is FailedPrecondition with [ReasonSealed]; an
+	// returns nil: what follows the archive's end mark, two blocks of 512 zeros, is thrown away. A sparse file is always taken; without
+	// [FeatureTarSparse] its holes may become zeros. Without [FeatureTarXattrs], extended attributes are left out or are Unsupported with that
+	// feature; without [FeatureTarDevices], device nodes are Unsupported with that feature or Invalid with [ReasonArchive]. After any error the content is undefined. A sealed volume is FailedPrecondition with [ReasonSealed]; an
 	// archive that is damaged or leaves the volume is Invalid with [ReasonArchive]; one that can never fit is Invalid with
 	// [ReasonTooLarge], one that does not fit now is Exhausted. When it returns an error, a Read may still be blocked; its
 	// result is thrown away.
@@ -77,7 +80,9 @@ type Worker interface {
 	// [ReasonSpec]. See [Follow] and rules 5 to 7.
 	FollowProcess(ctx context.Context, container ContainerID, process ProcessID, from Position, follow Follow) error
 
-	// SignalProcess sends a signal (rule 8). A signal outside [Signals] is Invalid with [ReasonSignal]. Not idempotent: after an error it
+	// SignalProcess sends a signal (rule 8). KILL is for all that descends from the leader, also where a process between has ended or made a
+	// session of its own. After the leader's end and before the exit, KILL ends what it left, another signal reaches what is left in its
+	// group, and with nothing left it succeeds. A signal outside [Signals] is Invalid with [ReasonSignal]. Not idempotent: after an error it
 	// may have been sent.
 	SignalProcess(ctx context.Context, container ContainerID, process ProcessID, signal Signal) error
 

@@ -290,7 +290,8 @@ type StreamInHeader struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Worker string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Volume string                 `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
-	// Directory below which to unpack, made where missing; empty: the root.
+	// Directory below which to unpack, made where missing; empty: the root. What is no directory, and a symbolic link on the way or at its
+	// end, which is not followed, is CLASS_INVALID with the reason path.
 	Path []byte `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// One of the worker's encodings; empty: "raw".
 	Encoding      string `protobuf:"bytes,4,opt,name=encoding,proto3" json:"encoding,omitempty"`
@@ -1063,7 +1064,8 @@ type Opened struct {
 	Oldest int64 `protobuf:"varint,2,opt,name=oldest,proto3" json:"oldest,omitempty"`
 	// Bytes of stdin that the keeper has taken so far.
 	StdinTaken int64 `protobuf:"varint,3,opt,name=stdin_taken,json=stdinTaken,proto3" json:"stdin_taken,omitempty"`
-	// Of this follower; 0 if it has no stdin.
+	// Of this follower; 0 if it has no stdin. Each follower that has stdin gets a greater one than all before it, over restarts of the
+	// plugin, too. Stdin is of the call that brings it: what an older follower sent, and arrives late, is thrown away and not counted.
 	StdinGeneration int64 `protobuf:"varint,4,opt,name=stdin_generation,json=stdinGeneration,proto3" json:"stdin_generation,omitempty"`
 	unknownFields   protoimpl.UnknownFields
 	sizeCache       protoimpl.SizeCache

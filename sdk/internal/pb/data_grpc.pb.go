@@ -36,9 +36,19 @@ const (
 // receiver then fails the call as CLASS_INTERNAL.
 type DataClient interface {
 	// StreamIn unpacks a tar archive below a path of an open volume. Names in it are relative, with or without "./" before them;
-	// one that is absolute is either taken as below that path or refused. The client sends a header, chunks, and a trailer; or an
-	// abort in the place of the trailer if its own source failed. After any error the volume's content is undefined. A sealed
-	// volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is damaged or leaves the volume is CLASS_INVALID
+	// one that is absolute is either taken as below that path or refused.
+	//
+	// An archive keeps what it says of files: content, modes with setuid, setgid and sticky bits, owners as numbers, symbolic and hard
+	// links, empty directories, names of any bytes, and modification times, those of directories where tar.dir-mtimes is named. A sparse
+	// file is always taken; without tar.sparse its holes may become zeros. Without tar.xattrs, extended attributes are left out or make
+	// the archive CLASS_UNSUPPORTED with that feature. Without tar.devices, device nodes make it CLASS_UNSUPPORTED with that feature or
+	// CLASS_INVALID with the reason archive. Access times and names of owners are not kept.
+	//
+	// An archive ends with its end mark, two blocks of 512 zeros; what follows is read to its end and thrown away. One that ends without
+	// it is damaged, even between two entries.
+	//
+	// The client sends a header, chunks, and a trailer; or an abort in the place of the trailer if its own source failed. After any error
+	// the volume's content is undefined. A sealed volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is damaged or leaves the volume is CLASS_INVALID
 	// with the reason archive. The server may answer with an error before it has read all.
 	StreamIn(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[StreamInRequest, StreamInResponse], error)
 	// StreamOut packs a path of a volume as a tar archive: chunks, then a trailer. A path that is not there is
@@ -61,7 +71,11 @@ type DataClient interface {
 	//
 	// Output is one journal: exact per stream, in the order observed across streams, bytes and not lines. Only acknowledged
 	// bytes may be dropped; others are kept up to the process's spill, and beyond it as its when_full says. Every journalled
-	// byte comes before the exit, none after.
+	// byte comes before the exit, none after. The exit comes when the leader has ended and its pipes are at their end, or two seconds
+	// after the leader's end: what the pipes hold then is journalled, also where it waits for room, and what comes later is thrown away.
+	//
+	// A gap stands for bytes that when_full had dropped unacknowledged, and for nothing else: who follows from a position that was
+	// acknowledged and dropped gets the error, and who follows from one that was never acknowledged a gap.
 	FollowProcess(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[FollowProcessRequest, FollowProcessResponse], error)
 }
 
@@ -148,9 +162,19 @@ type Data_FollowProcessClient = grpc.BidiStreamingClient[FollowProcessRequest, F
 // receiver then fails the call as CLASS_INTERNAL.
 type DataServer interface {
 	// StreamIn unpacks a tar archive below a path of an open volume. Names in it are relative, with or without "./" before them;
-	// one that is absolute is either taken as below that path or refused. The client sends a header, chunks, and a trailer; or an
-	// abort in the place of the trailer if its own source failed. After any error the volume's content is undefined. A sealed
-	// volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is damaged or leaves the volume is CLASS_INVALID
+	// one that is absolute is either taken as below that path or refused.
+	//
+	// An archive keeps what it says of files: content, modes with setuid, setgid and sticky bits, owners as numbers, symbolic and hard
+	// links, empty directories, names of any bytes, and modification times, those of directories where tar.dir-mtimes is named. A sparse
+	// file is always taken; without tar.sparse its holes may become zeros. Without tar.xattrs, extended attributes are left out or make
+	// the archive CLASS_UNSUPPORTED with that feature. Without tar.devices, device nodes make it CLASS_UNSUPPORTED with that feature or
+	// CLASS_INVALID with the reason archive. Access times and names of owners are not kept.
+	//
+	// An archive ends with its end mark, two blocks of 512 zeros; what follows is read to its end and thrown away. One that ends without
+	// it is damaged, even between two entries.
+	//
+	// The client sends a header, chunks, and a trailer; or an abort in the place of the trailer if its own source failed. After any error
+	// the volume's content is undefined. A sealed volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is damaged or leaves the volume is CLASS_INVALID
 	// with the reason archive. The server may answer with an error before it has read all.
 	StreamIn(grpc.ClientStreamingServer[StreamInRequest, StreamInResponse]) error
 	// StreamOut packs a path of a volume as a tar archive: chunks, then a trailer. A path that is not there is
@@ -173,7 +197,11 @@ type DataServer interface {
 	//
 	// Output is one journal: exact per stream, in the order observed across streams, bytes and not lines. Only acknowledged
 	// bytes may be dropped; others are kept up to the process's spill, and beyond it as its when_full says. Every journalled
-	// byte comes before the exit, none after.
+	// byte comes before the exit, none after. The exit comes when the leader has ended and its pipes are at their end, or two seconds
+	// after the leader's end: what the pipes hold then is journalled, also where it waits for room, and what comes later is thrown away.
+	//
+	// A gap stands for bytes that when_full had dropped unacknowledged, and for nothing else: who follows from a position that was
+	// acknowledged and dropped gets the error, and who follows from one that was never acknowledged a gap.
 	FollowProcess(grpc.BidiStreamingServer[FollowProcessRequest, FollowProcessResponse]) error
 	mustEmbedUnimplementedDataServer()
 }

@@ -4,9 +4,9 @@
 // - protoc             v0.14.1-protocompile
 // source: slipway/runtime/v1alpha1/plugin.proto
 
-// The contract between a host and a runtime plugin. A plugin is a program that a host starts and ends. These four files are all
-// that its author needs, in whatever language: this one has the way in, worker.proto and data.proto what a worker does,
-// error.proto how calls fail.
+// The contract between a host and a runtime plugin. A plugin is a program that a host starts and ends. These four files and
+// sdk/RULES.md are all that its author needs, in whatever language: this one has the way in, worker.proto and data.proto what a worker
+// does, error.proto how calls fail, and RULES.md each promise with the conformance cases that hold it.
 //
 // The program. The host starts it in the directory of the operator's file, with the arguments that the operator wrote, and
 // with these variables and no others of its own environment:
@@ -32,18 +32,20 @@
 // other lines are logged as they are. The host holds its stdin open and writes nothing there: at its end, or on SIGTERM, the
 // plugin takes no new calls, ends Workers, lets the other running calls finish for at most five seconds, and exits. It ignores
 // SIGINT, which a terminal sends to the host and to it; what it starts in containers must not inherit that. It may be killed at
-// any time, and started again: what it made is then still there and is listed again, unless every worker names the feature
-// volatile.
+// any time, and started again: what it made is then still there and is listed again. Where a worker cannot do that, since all that it
+// made dies with the program, it names the feature volatile, and each process of the plugin tells other incarnations than the one before.
 //
 // The calls. The first is Info, then Configure, then Workers, which runs for as long as the session does; Health comes every few
-// seconds. The host opens two connections to the socket: one for Plugin and Worker, one for Data. A message is at most 4 MiB.
+// seconds. Info, Health and the health service of gRPC answer at any time, before Configure, too; every other call before it is
+// CLASS_FAILED_PRECONDITION, unless it is CLASS_INVALID by itself. The host opens two connections to the socket: one for Plugin and Worker, one for Data. A message is at most 4 MiB.
 // Lists and snapshots are cut into messages of less than that, anywhere.
 //
 // Checks. A plugin checks every call by itself, as worker.proto says, whatever its host may have checked before.
 //
-// Evolution. Within v1alpha1, fields, methods, enum values, reasons and features are added, never changed or removed;
-// what a peer does not know is ignored by it, and the zero value of a new field means what it meant before there was
-// one.
+// Evolution. Within v1alpha1, fields, methods, enum values, reasons and features are added, never changed or removed. Fields,
+// frames, reasons and features that a peer does not know are ignored by it, and the zero value of a new field means what it meant
+// before there was one. An enum value in a request that a plugin does not know is CLASS_INVALID with the reason spec, for to ignore
+// it would be to do something else than was asked. One in an answer is to a host as if it were unspecified.
 
 package pb
 
@@ -74,11 +76,11 @@ const (
 type PluginClient interface {
 	// Info is the first call. It may be repeated.
 	Info(ctx context.Context, in *InfoRequest, opts ...grpc.CallOption) (*InfoResponse, error)
-	// Configure opens the runtime, once in the life of the process: a second call is CLASS_FAILED_PRECONDITION, and so is
-	// every call below before the first. It dials nothing. Settings that make no sense are CLASS_INVALID with the reason
-	// config. A server that configures itself answers CLASS_UNSUPPORTED.
+	// Configure opens the runtime, once in the life of the process: a second call is CLASS_FAILED_PRECONDITION, and so are
+	// Workers and every call of the services Worker and Data before the first. It dials nothing. Settings that make no sense are
+	// CLASS_INVALID with the reason config. A server that configures itself answers CLASS_UNSUPPORTED.
 	Configure(ctx context.Context, in *ConfigureRequest, opts ...grpc.CallOption) (*ConfigureResponse, error)
-	// Health answers at once, whatever else goes on: it says that the process is alive and serves.
+	// Health answers at once, whatever else goes on, before Configure, too: it says that the process is alive and serves.
 	Health(ctx context.Context, in *HealthRequest, opts ...grpc.CallOption) (*HealthResponse, error)
 	// Workers tells which workers there are until the call is cancelled: at once a snapshot of all, then what changes. A
 	// worker block b yields one worker named b, or any number named b/<node>. A server that is away is a worker whose Status
@@ -152,11 +154,11 @@ type Plugin_WorkersClient = grpc.ServerStreamingClient[WorkersResponse]
 type PluginServer interface {
 	// Info is the first call. It may be repeated.
 	Info(context.Context, *InfoRequest) (*InfoResponse, error)
-	// Configure opens the runtime, once in the life of the process: a second call is CLASS_FAILED_PRECONDITION, and so is
-	// every call below before the first. It dials nothing. Settings that make no sense are CLASS_INVALID with the reason
-	// config. A server that configures itself answers CLASS_UNSUPPORTED.
+	// Configure opens the runtime, once in the life of the process: a second call is CLASS_FAILED_PRECONDITION, and so are
+	// Workers and every call of the services Worker and Data before the first. It dials nothing. Settings that make no sense are
+	// CLASS_INVALID with the reason config. A server that configures itself answers CLASS_UNSUPPORTED.
 	Configure(context.Context, *ConfigureRequest) (*ConfigureResponse, error)
-	// Health answers at once, whatever else goes on: it says that the process is alive and serves.
+	// Health answers at once, whatever else goes on, before Configure, too: it says that the process is alive and serves.
 	Health(context.Context, *HealthRequest) (*HealthResponse, error)
 	// Workers tells which workers there are until the call is cancelled: at once a snapshot of all, then what changes. A
 	// worker block b yields one worker named b, or any number named b/<node>. A server that is away is a worker whose Status

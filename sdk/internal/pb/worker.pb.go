@@ -1121,7 +1121,8 @@ type CreateContainerRequest struct {
 	Image  isCreateContainerRequest_Image `protobuf_oneof:"image"`
 	Mounts []*Mount                       `protobuf:"bytes,7,rep,name=mounts,proto3" json:"mounts,omitempty"`
 	// Absolute and clean, or CLASS_INVALID with the reason path; where relative things of processes begin, made where missing.
-	// Empty: "/".
+	// One that cannot be made, since a file is in its way or a volume that is mounted read-only lacks it, is CLASS_INVALID with the reason
+	// path, too; for want of room it is CLASS_EXHAUSTED with the reason storage. Empty: "/".
 	Dir []byte `protobuf:"bytes,8,opt,name=dir,proto3" json:"dir,omitempty"`
 	// Zero: unlimited; each other one needs its feature, limits.cpu, limits.memory, limits.disk or limits.pids. None is negative.
 	// containers and volumes are not read.
@@ -1274,7 +1275,8 @@ type Mount struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Volume string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
 	// Absolute, clean and not "/", and no two of a container the same, or it is CLASS_INVALID with the reason path. One may lie
-	// below another. It is made where missing; what a sealed volume holds never changes for that.
+	// below another. It is made where missing; what a sealed volume holds never changes for that. One that cannot be made is answered as
+	// dir of CreateContainerRequest.
 	Path []byte `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Sealed volumes can only be mounted so.
 	ReadOnly      bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
@@ -1793,6 +1795,10 @@ func (*DestroyContainerResponse) Descriptor() ([]byte, []int) {
 }
 
 // Paths, arguments and environment are bytes, for on Unix they need not be UTF-8.
+//
+// A process begins as a login of its user would: with the descriptors 0, 1 and 2 and no other, as the leader of a session and a group
+// of its own, with the umask 022, and with no signal ignored or blocked. Its groups are those that the container's own files give the
+// user.
 type StartProcessRequest struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Worker    string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
@@ -1806,14 +1812,18 @@ type StartProcessRequest struct {
 	// Without the command's own name. The bytes of path, arguments and environment together, and one for each argument and each
 	// variable, are at most 2 MiB; beyond it is CLASS_INVALID with the reason too-large.
 	Args [][]byte `protobuf:"bytes,6,rep,name=args,proto3" json:"args,omitempty"`
-	// NAME=value. Secret: never stored, logged or named in errors.
+	// NAME=value, of which the name is not empty; one without "=" or with NUL is CLASS_INVALID with the reason spec. Secret: never
+	// stored, logged or named in errors. Where it lacks them the process gets these and no others: PATH, for root
+	// /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin, for others what is in it without the directories named sbin; HOME,
+	// as the container's /etc/passwd has it, else a directory of the runtime's choice such as "/"; USER, if user is set.
 	Env [][]byte `protobuf:"bytes,7,rep,name=env,proto3" json:"env,omitempty"`
-	// Absolute and clean, or CLASS_INVALID with the reason path; empty: the container's. Made where missing, the user's own.
+	// Absolute and clean, or CLASS_INVALID with the reason path; empty: the container's. Made where missing, the user's own. One that
+	// cannot be made is CLASS_INVALID with the reason path; for want of room CLASS_FAILED_PRECONDITION with the reason storage.
 	Dir []byte `protobuf:"bytes,8,opt,name=dir,proto3" json:"dir,omitempty"`
 	// Name, uid, or uid:gid; empty: the image's. Needs the feature users. A name that the container does not know is CLASS_INVALID
 	// with the reason user-not-found.
 	User string `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`
-	// False: stdin is at its end from the start.
+	// False: stdin is at its end from the start; descriptor 0 is there and gives no bytes.
 	Stdin bool `protobuf:"varint,10,opt,name=stdin,proto3" json:"stdin,omitempty"`
 	// Set: a terminal, which needs the feature tty.
 	Tty *TerminalSize `protobuf:"bytes,11,opt,name=tty,proto3" json:"tty,omitempty"`
@@ -2222,7 +2232,8 @@ type Exit struct {
 	EndedAt   *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=ended_at,json=endedAt,proto3" json:"ended_at,omitempty"`
 	// Zero: unknown.
 	PeakMemoryBytes int64 `protobuf:"varint,7,opt,name=peak_memory_bytes,json=peakMemoryBytes,proto3" json:"peak_memory_bytes,omitempty"`
-	// Output was still open two seconds after the leader's end; what came later was thrown away.
+	// Output was still open two seconds after the leader's end. What the pipes held then is in the journal, also where it had to wait for
+	// room; what came later was thrown away.
 	OutputCut     bool `protobuf:"varint,8,opt,name=output_cut,json=outputCut,proto3" json:"output_cut,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

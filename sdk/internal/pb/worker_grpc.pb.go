@@ -46,7 +46,7 @@ const (
 // name that Workers did not tell is CLASS_NOT_FOUND of a worker. Requests and lists are small; bulk goes through Data.
 //
 // Ids are the host's: 1 to 48 of a-z, 0-9 and "-", neither first nor last a "-", used once for ever. A creation and a start
-// carry a random token of 1 to 128 printable ASCII bytes, which the runtime keeps beside the thing. The same id with the
+// carry a random token of 1 to 128 printable ASCII bytes without spaces, which the runtime keeps beside the thing. The same id with the
 // same token is the same thing: the call succeeds, and completes what was half made. The same id with another token is
 // CLASS_ALREADY_EXISTS. Nothing else of two requests is ever compared. Labels are at most 32 and 4 KiB in all, a key 1 to
 // 63 of a-z, 0-9 and "._/-", a value at most 256 bytes.
@@ -78,15 +78,15 @@ const (
 //	tar.sparse      archives keep holes
 //	tar.devices     archives keep device nodes
 //	tar.dir-mtimes  archives keep directories' modification times
-//	volatile        all that is made dies with the plugin's process: nothing is left to clean up
+//	volatile        all that is made dies with the plugin's process: nothing is left to clean up, and each process has new incarnations
 //
 // A name that begins with resource-type: says that image_ref takes that reference. A feature of a plugin's own has a dot in its
 // name; hosts ignore those that they do not know.
 //
 // Every call is checked before it changes anything, in this order. A call with two mistakes of one line may be answered with
-// either.
+// either. That Configure has not come yet is said before or after line 1.
 //
-//  1. The request by itself: CLASS_INVALID, with the reason that the field names, else spec.
+//  1. The request by itself: CLASS_INVALID, with the reason that the field names, else spec. An enum value that is not known is one.
 //  2. The worker: CLASS_NOT_FOUND of a worker.
 //  3. What was asked for and has no feature's name in Status: CLASS_UNSUPPORTED with that feature.
 //  4. What is there. The id of a new thing: CLASS_ALREADY_EXISTS under another token. What the request names:
@@ -118,7 +118,9 @@ type WorkerClient interface {
 	// not-sealed, unless the worker has the feature clone.live.
 	CreateVolume(ctx context.Context, in *CreateVolumeRequest, opts ...grpc.CallOption) (*CreateVolumeResponse, error)
 	// SealVolume makes a volume read-only for ever. Idempotent; it may take as long as the content is big. While a process lives
-	// in a container that mounts it writable: CLASS_FAILED_PRECONDITION with the reason in-use.
+	// in a container that mounts it writable: CLASS_FAILED_PRECONDITION with the reason in-use. While a stream comes in, it may wait for
+	// that, be CLASS_FAILED_PRECONDITION, or succeed: then the stream fails with the reason sealed, or has come whole. What is sealed
+	// changes no more in any of these.
 	SealVolume(ctx context.Context, in *SealVolumeRequest, opts ...grpc.CallOption) (*SealVolumeResponse, error)
 	// ListVolumes gives every volume that matches, in any order, with its labels; not those that a plugin made for its own
 	// use. What lives through the whole call is listed exactly once. Answers may be cut anywhere. Filtering by the label
@@ -143,8 +145,11 @@ type WorkerClient interface {
 	// ListProcesses tells all processes of a container from the container's own record. Answers may be cut anywhere. Where the
 	// container is gone and its record cannot be read: CLASS_FAILED_PRECONDITION with the reason record-lost.
 	ListProcesses(ctx context.Context, in *ListProcessesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListProcessesResponse], error)
-	// SignalProcess sends a signal to the leader's process group, KILL to the whole tree; at most once. After the exit it does
-	// nothing. A signal outside HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP is CLASS_INVALID with the reason signal.
+	// SignalProcess sends a signal to the leader's process group, KILL to the whole tree; at most once. The tree is all that descends
+	// from the leader, also where a process between has ended, or made a session of its own. When the leader has ended and the exit is
+	// still to come, KILL ends what it left, and another signal reaches what is left in its group; with nothing left it does nothing and
+	// succeeds. After the exit it does nothing. A signal outside HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP is CLASS_INVALID with
+	// the reason signal.
 	SignalProcess(ctx context.Context, in *SignalProcessRequest, opts ...grpc.CallOption) (*SignalProcessResponse, error)
 	// ResizeProcess sets the size of a terminal. Needs the feature tty.resize. A process without one is
 	// CLASS_FAILED_PRECONDITION; one that has exited is a success.
@@ -394,7 +399,7 @@ func (c *workerClient) ContainerUsage(ctx context.Context, in *ContainerUsageReq
 // name that Workers did not tell is CLASS_NOT_FOUND of a worker. Requests and lists are small; bulk goes through Data.
 //
 // Ids are the host's: 1 to 48 of a-z, 0-9 and "-", neither first nor last a "-", used once for ever. A creation and a start
-// carry a random token of 1 to 128 printable ASCII bytes, which the runtime keeps beside the thing. The same id with the
+// carry a random token of 1 to 128 printable ASCII bytes without spaces, which the runtime keeps beside the thing. The same id with the
 // same token is the same thing: the call succeeds, and completes what was half made. The same id with another token is
 // CLASS_ALREADY_EXISTS. Nothing else of two requests is ever compared. Labels are at most 32 and 4 KiB in all, a key 1 to
 // 63 of a-z, 0-9 and "._/-", a value at most 256 bytes.
@@ -426,15 +431,15 @@ func (c *workerClient) ContainerUsage(ctx context.Context, in *ContainerUsageReq
 //	tar.sparse      archives keep holes
 //	tar.devices     archives keep device nodes
 //	tar.dir-mtimes  archives keep directories' modification times
-//	volatile        all that is made dies with the plugin's process: nothing is left to clean up
+//	volatile        all that is made dies with the plugin's process: nothing is left to clean up, and each process has new incarnations
 //
 // A name that begins with resource-type: says that image_ref takes that reference. A feature of a plugin's own has a dot in its
 // name; hosts ignore those that they do not know.
 //
 // Every call is checked before it changes anything, in this order. A call with two mistakes of one line may be answered with
-// either.
+// either. That Configure has not come yet is said before or after line 1.
 //
-//  1. The request by itself: CLASS_INVALID, with the reason that the field names, else spec.
+//  1. The request by itself: CLASS_INVALID, with the reason that the field names, else spec. An enum value that is not known is one.
 //  2. The worker: CLASS_NOT_FOUND of a worker.
 //  3. What was asked for and has no feature's name in Status: CLASS_UNSUPPORTED with that feature.
 //  4. What is there. The id of a new thing: CLASS_ALREADY_EXISTS under another token. What the request names:
@@ -466,7 +471,9 @@ type WorkerServer interface {
 	// not-sealed, unless the worker has the feature clone.live.
 	CreateVolume(context.Context, *CreateVolumeRequest) (*CreateVolumeResponse, error)
 	// SealVolume makes a volume read-only for ever. Idempotent; it may take as long as the content is big. While a process lives
-	// in a container that mounts it writable: CLASS_FAILED_PRECONDITION with the reason in-use.
+	// in a container that mounts it writable: CLASS_FAILED_PRECONDITION with the reason in-use. While a stream comes in, it may wait for
+	// that, be CLASS_FAILED_PRECONDITION, or succeed: then the stream fails with the reason sealed, or has come whole. What is sealed
+	// changes no more in any of these.
 	SealVolume(context.Context, *SealVolumeRequest) (*SealVolumeResponse, error)
 	// ListVolumes gives every volume that matches, in any order, with its labels; not those that a plugin made for its own
 	// use. What lives through the whole call is listed exactly once. Answers may be cut anywhere. Filtering by the label
@@ -491,8 +498,11 @@ type WorkerServer interface {
 	// ListProcesses tells all processes of a container from the container's own record. Answers may be cut anywhere. Where the
 	// container is gone and its record cannot be read: CLASS_FAILED_PRECONDITION with the reason record-lost.
 	ListProcesses(*ListProcessesRequest, grpc.ServerStreamingServer[ListProcessesResponse]) error
-	// SignalProcess sends a signal to the leader's process group, KILL to the whole tree; at most once. After the exit it does
-	// nothing. A signal outside HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP is CLASS_INVALID with the reason signal.
+	// SignalProcess sends a signal to the leader's process group, KILL to the whole tree; at most once. The tree is all that descends
+	// from the leader, also where a process between has ended, or made a session of its own. When the leader has ended and the exit is
+	// still to come, KILL ends what it left, and another signal reaches what is left in its group; with nothing left it does nothing and
+	// succeeds. After the exit it does nothing. A signal outside HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT, STOP is CLASS_INVALID with
+	// the reason signal.
 	SignalProcess(context.Context, *SignalProcessRequest) (*SignalProcessResponse, error)
 	// ResizeProcess sets the size of a terminal. Needs the feature tty.resize. A process without one is
 	// CLASS_FAILED_PRECONDITION; one that has exited is a success.
