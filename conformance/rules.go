@@ -130,6 +130,13 @@ func className(class string) string {
 	return strings.Join(words, "")
 }
 
+// WritePromise writes what a promise of the contract says, who keeps it and which cases hold it.
+func WritePromise(w io.Writer, p Promise) error {
+	r := Rules()[RuleOf(p.ID)-1]
+	_, err := fmt.Fprintf(w, "%s (of the %s, rule %d: %s)\n%s\n\nHeld by: %s.\n", p.ID, p.By, r.Number, r.Title, p.Text, heldBy()[p.ID])
+	return err
+}
+
 // explainPromises writes what a case holds a runtime to.
 func explainPromises(b *strings.Builder, ids []string) {
 	if len(ids) == 0 {

@@ -88,10 +88,13 @@ func (a *app) conformanceListCommand() *cobra.Command {
 
 func (a *app) conformanceExplainCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "explain CASE",
-		Short: "Say what a case checks, by which promise of the contract, and why it matters",
+		Use:   "explain CASE|PROMISE",
+		Short: "Say what a case checks and why it matters, or what a promise of the contract such as 3b says",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if p, ok := conformance.FindPromise(args[0]); ok {
+				return conformance.WritePromise(a.out, p)
+			}
 			c, err := findCase(args[0])
 			if err != nil {
 				return err

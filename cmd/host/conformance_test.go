@@ -209,6 +209,12 @@ func TestConformanceTells(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
+	out = p.run("conformance", "explain", "6g").wants(0).out
+	for _, want := range []string{"6g (of the plugin, rule 6: Exit)", "4096 processes", kase.ID} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
 }
 
 // TestConformanceRerun: what failed in a report is run again, and nothing else; values of variables are not in it.

@@ -172,6 +172,13 @@ func wireMutants() []Mutant {
 				}
 				return m, nil
 			}}),
+		one("value-taken-for-default", "a value of an enum that is not known counts as none", 14, "J18-unknown-value", fault{
+			up: func(_ *call, m wire.Message, _ bool) (wire.Message, error) {
+				if _, unknown := m["when_full"].(float64); unknown { // those that are known have names
+					delete(m, "when_full")
+				}
+				return m, nil
+			}}),
 		one("newer-refused", "a message with a field that is not known is refused", 14, "J17-newer-host", fault{
 			up: func(_ *call, m wire.Message, newer bool) (wire.Message, error) {
 				if newer {
