@@ -40,6 +40,11 @@ func mountCases() []Case {
 			Doc: "Catches a directory that is made somewhere else than in the mounted volume, or for one process only.",
 		},
 		{
+			ID: "P37-dir-refused", Title: "a process's directory that is a file, or below one, is Invalid with the reason path, and nothing starts",
+			Promises: []string{"11j"}, Level: Must, Profile: Core, Run: runDirRefused,
+			Doc: "Catches a process that begins somewhere else, and an error that a host would try again.",
+		},
+		{
 			ID: "P36-env-defaults", Title: "PATH and HOME are there where nobody gave them, and are the host's where it did", Promises: []string{"13b"}, Level: Must, Profile: Core, Run: runEnvDefaults,
 			Doc: "Catches processes that find no program or write to /, and defaults that win over what was asked for.",
 		},
@@ -178,6 +183,19 @@ func runDirMade(ctx context.Context, c *C) {
 	c.WantOutput(c.Exec(ctx, id, c.Commands.CatFile("b/here"), in("/v/a")), "x", "", "reading it from one level up")
 	if f := find(c.Tree(ctx, v, ""), "a/b/here"); f.Data != "x" {
 		c.Errorf("relative paths begin in the directory", "a/b/here is %q, want %q", f.Data, "x")
+	}
+}
+
+func runDirRefused(ctx context.Context, c *C) {
+	id := c.Container(ctx, c.Mounts(sdk.Mount{Volume: c.Filled(ctx, File("f", "a file")), Path: "/v"}))
+	for _, dir := range []string{"/v/f", "/v/f/below"} {
+		err := c.W.StartProcess(ctx, id, c.Spec(c.Commands.Exit(0), func(s *sdk.ProcessSpec) { s.Dir = dir }))
+		c.WantReason(err, sdk.Invalid, sdk.ReasonPath, "what can never be is not tried again", "a process in %s, which is a file or below one", dir)
+	}
+	infos, err := c.W.ListProcesses(ctx, id)
+	c.OK(err, "listing processes")
+	if len(infos) > 0 {
+		c.Errorf("a start that was Invalid leaves no record", "%d processes are listed, want none", len(infos))
 	}
 }
 

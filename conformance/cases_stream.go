@@ -72,7 +72,7 @@ func streamCases() []Case {
 			Doc: "A host that is being upgraded is slower than the grace after an exit. Waiting for room in a full journal is not being late: to cut there loses the end of the log.",
 		},
 		{
-			ID: "I19-spill-drop", Title: "with drop-oldest the writer goes on, and a gap stands for what was dropped", Promises: []string{"5h"}, Level: Must, Profile: Core, Run: runSpillDrop,
+			ID: "I19-spill-drop", Title: "with drop-oldest the writer goes on, and a gap stands for what was dropped", Promises: []string{"5h", "5i"}, Level: Must, Profile: Core, Run: runSpillDrop,
 			Doc: "A service must not stop because nobody reads its log; and a reader must know what it missed.",
 		},
 		{

@@ -32,6 +32,10 @@ func transferCases() []Case {
 			Doc: "Paths inside a volume are relative. Whoever gives an absolute one means another tree: that of the worker or of a container.",
 		},
 		{
+			ID: "F49-path-passes", Title: "an archive does not go in at or through a file or a symbolic link: Invalid with the reason path", Promises: []string{"9y"}, Level: Must, Profile: Streaming, Run: runPathPasses,
+			Doc: "A step may leave a link where the next one's input goes. Whoever follows it writes somewhere else than was asked.",
+		},
+		{
 			ID: "F16-damaged", Title: "a damaged archive is Invalid with the reason archive", Promises: []string{"9o"}, Level: Must, Profile: Streaming, Run: runDamaged,
 			Doc: "A truncated stream that counts as whole is an input with files missing.",
 		},
@@ -99,6 +103,14 @@ func (c *C) pathsRefused(ctx context.Context, id sdk.VolumeID, paths ...string) 
 		if b.Len() > 0 {
 			c.Errorf("paths inside a volume never leave it", "streaming %q out wrote %d bytes", p, b.Len())
 		}
+	}
+}
+
+func runPathPasses(ctx context.Context, c *C) {
+	for _, p := range []string{"f", "f/below", "l", "l/below", "d/up/d"} {
+		id := c.Filled(ctx, Dir("d"), File("f", "a file"), Symlink("l", "d"), Symlink("d/up", ".."))
+		err := c.W.StreamIn(ctx, id, sdk.StreamIn{Path: p}, bytes.NewReader(c.Pack([]Entry{File("x", "x")})))
+		c.WantReason(err, sdk.Invalid, sdk.ReasonPath, "an archive goes where it was sent, or nowhere", "streaming in below %q", p)
 	}
 }
 

@@ -49,6 +49,8 @@ func wireCases() []Case {
 		one("J17-newer-host", "fields and frames that this version does not know are ignored", "Contracts grow. A plugin that refuses what it does not know ends with the next version of its host.", runNewerHost, "14i"),
 		one("J18-unknown-value", "a value of an enum that this version does not know is Invalid with the reason spec, and starts nothing",
 			"A newer host asks for what an older plugin cannot do. To take the value for the default does something else than was asked, and nobody hears of it.", runUnknownValue, "14i"),
+		one("J19-start-refused", "a start that can never work is Invalid, with the reason spec or path, and leaves no record",
+			"A library of the host's may check what it sends, and that of another host may not. What is not checked here ends up in a command line, or in the kernel.", runStartRefused, "14e", "13h", "1i"),
 	}
 }
 
@@ -430,28 +432,5 @@ func runNewerHost(ctx context.Context, c *C) {
 	newer := wire.Message{"?": true}
 	if _, err := w.stream(ctx, "Data/StreamIn", header, newer, data, newer, trailer(size, sum)).Rest(); err != nil {
 		c.Errorf("what a peer does not know is ignored by it", "a StreamIn with frames of a newer version between its chunks: got %s, want success", tell(err))
-	}
-}
-
-func runUnknownValue(ctx context.Context, c *C) {
-	c.runs()
-	w := c.wired(ctx)
-	container, cmd := w.container(ctx), c.Commands.Exit(0)
-	var args []any
-	for _, a := range cmd.Args {
-		args = append(args, []byte(a))
-	}
-	const why = "what is asked for is done or refused"
-	_, err := w.control.Call(ctx, "Worker/StartProcess", wire.Message{"worker": w.worker, "container": container, "id": string(c.ProcessID()),
-		"token": string(sdk.NewToken()), "path": []byte(cmd.Path), "args": args, "when_full": 77})
-	w.wants(err, "CLASS_INVALID", "spec", why, "Worker/StartProcess with a when_full that there is not")
-	answers, err := w.ask(ctx, "Worker/ListProcesses", wire.Message{"worker": w.worker, "container": container}).Rest()
-	if err != nil {
-		c.Fatalf("a call that nothing speaks against must succeed", "Worker/ListProcesses: got %s, want success", tell(err))
-	}
-	for _, a := range answers {
-		if list, _ := a["processes"].([]any); len(list) > 0 {
-			c.Errorf("a start that was Invalid leaves no record", "%d processes are listed, want none", len(list))
-		}
 	}
 }

@@ -36,13 +36,13 @@ func outputRules() []Rule {
 			plugin("c", `Nothing else ends stdin: not an error of the source, not a lost connection, not a half-closed call, not a follower without stdin.`),
 			plugin("d", `A process that was started without stdin sees its end at once. What a follower brings is thrown away.`),
 			plugin("e", `What was taken is counted over all followers, from the process's start and over a restart of the plugin: stdin that goes on from that count neither repeats nor skips a byte.`),
-			plugin("f", `Each follower with stdin has a greater generation than those before it, also after a restart of the plugin, and bytes of an older generation are refused.`),
+			plugin("f", `Each follower with stdin has a greater generation than those before it, and bytes of an older generation are refused.`),
 			plugin("g", `Stdin that comes after its end was said changes nothing.`),
 			plugin("h", `No more than 1 MiB of stdin is sent beyond what was taken.`),
 		}},
 		{8, "Signals and the end", "Signals go to the leader's process group and KILL to its whole tree; after the exit they do nothing. DestroyContainer kills at once, and is done only when nothing of the container can write any more.", []Promise{
-			plugin("a", `A signal reaches every process of the leader's process group, and no other process of the container. One call sends it once at most. Between the leader's end and the exit it reaches what is left of the group.`),
-			plugin("b", `KILL ends the leader and all that descends from it, also in sessions of their own and where a process between has ended, whatever they wait for, and between the leader's end and the exit what is left of them. It needs nothing of the image.`),
+			plugin("a", `A signal reaches every process of the leader's process group, and no other process of the container. One call sends it once at most.`),
+			plugin("b", `KILL ends the leader and all that descends from it, also in sessions of their own and where a process between has ended, whatever they wait for. It needs nothing of the image.`),
 			plugin("c", `After the exit a signal succeeds and does nothing.`),
 			plugin("d", `A signal other than HUP, INT, QUIT, KILL, USR1, USR2, TERM, CONT and STOP is Invalid (signal), and nothing is sent.`),
 			plugin("e", `STOP halts a process and CONT lets it go on. Neither is an end.`),
@@ -51,6 +51,7 @@ func outputRules() []Rule {
 			plugin("h", `While its container is being destroyed, a call succeeds, is FailedPrecondition (dead), Unavailable, or NotFound of the container; afterwards it is NotFound of the container.`),
 			plugin("i", `ResizeProcess sets the size of a terminal. For a process without one it is FailedPrecondition; after the exit it succeeds and does nothing.`),
 			host("j", `A graceful stop is composed by the host: TERM, a time for the process to end, DestroyContainer. A signal whose call ended as Unavailable is sent again, so a process may hear of it twice.`),
+			plugin("k", `Between the leader's end and the exit, KILL ends what the leader has left and another signal reaches what is left of its group. With nothing left they succeed.`),
 		}},
 	}
 }

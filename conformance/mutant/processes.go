@@ -64,6 +64,9 @@ func processMutants() []Mutant {
 			}),
 		},
 		{
+			ID: "dir-retried", Doc: "a process's directory that cannot be made is Unavailable", Rule: 11, Killers: []string{"P37-dir-refused"}, breaks: dirRetried,
+		},
+		{
 			ID: "process-dir-ignored", Doc: "processes always begin in the container's directory", Rule: 11,
 			Killers: []string{"P19-dir", "P32-dir-made"}, breaks: specChanged(func(s *sdk.ProcessSpec) { s.Dir = "" }),
 		},
@@ -239,5 +242,15 @@ func signalsOneByOne(w sdk.Worker) sdk.Worker {
 		}
 		defer senders.leave(ctx, string(p))
 		return w.SignalProcess(ctx, id, p, s)
+	}}
+}
+
+func dirRetried(w sdk.Worker) sdk.Worker {
+	return &broken{Worker: w, startProcess: func(ctx context.Context, id sdk.ContainerID, spec sdk.ProcessSpec) error {
+		err := w.StartProcess(ctx, id, spec)
+		if errors.Is(err, sdk.ReasonPath) {
+			return sdk.NewUnavailable(err, "process %q: %v", spec.ID, err)
+		}
+		return err
 	}}
 }

@@ -34,6 +34,10 @@ func transferMutants() []Mutant {
 			Killers: []string{"F15-subpath"}, breaks: dotdotCleaned,
 		},
 		{
+			ID: "path-blamed-on-archive", Doc: "where the path of a stream cannot be, its archive is told to be damaged", Rule: 9,
+			Killers: []string{"F49-path-passes"}, breaks: pathBlamedOnArchive,
+		},
+		{
 			ID: "absolute-path-taken", Doc: "a slash at the beginning of a path is ignored", Rule: 11,
 			Killers: []string{"F18-absolute-path"}, breaks: pathsIn(func(p string) string { return strings.TrimLeft(p, "/") }),
 		},
@@ -192,5 +196,15 @@ func existingKept(w sdk.Worker) sdk.Worker {
 			return err
 		}
 		return w.StreamIn(ctx, id, in, &changed)
+	}}
+}
+
+func pathBlamedOnArchive(w sdk.Worker) sdk.Worker {
+	return &broken{Worker: w, streamIn: func(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn, r io.Reader) error {
+		err := w.StreamIn(ctx, id, in, r)
+		if errors.Is(err, sdk.ReasonPath) {
+			return sdk.NewInvalid(sdk.ReasonArchive, "volume %q: %v", id, err)
+		}
+		return err
 	}}
 }

@@ -1,7 +1,11 @@
 package mutant
 
 import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
 	"hash/crc32"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc/codes"
@@ -176,6 +180,16 @@ func wireMutants() []Mutant {
 			up: func(_ *call, m wire.Message, _ bool) (wire.Message, error) {
 				if _, unknown := m["when_full"].(float64); unknown { // those that are known have names
 					delete(m, "when_full")
+				}
+				return m, nil
+			}}),
+		one("variables-unchecked", "what is no variable is left out of the environment", 14, "J19-start-refused", fault{
+			up: func(_ *call, m wire.Message, _ bool) (wire.Message, error) {
+				if env, ok := m["env"].([]any); ok {
+					m["env"] = slices.DeleteFunc(env, func(one any) bool {
+						b, _ := base64.StdEncoding.DecodeString(fmt.Sprint(one))
+						return bytes.IndexByte(b, '=') < 1
+					})
 				}
 				return m, nil
 			}}),
