@@ -5,6 +5,8 @@
 // whoever writes a plugin in Go; [Execute] reports results to a function, for a program such as `slipway conformance run`.
 // Nothing is registered at import and nothing is global, so a process may run the suite as often as it likes.
 //
+// [Rules] gives what the contract promises, of which sdk/RULES.md is made: each promise has a number and a letter, which cases cite.
+//
 // A [Target] is what is tested: a runtime in this process, or a plugin's program. The few programs that cases run in containers
 // come from its [Commands]; [Shell] makes them of `sh -c` scripts.
 //

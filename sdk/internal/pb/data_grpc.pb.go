@@ -48,8 +48,8 @@ type DataClient interface {
 	// it is damaged, even between two entries.
 	//
 	// The client sends a header, chunks, and a trailer; or an abort in the place of the trailer if its own source failed. After any error
-	// the volume's content is undefined. A sealed volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is damaged or leaves the volume is CLASS_INVALID
-	// with the reason archive. The server may answer with an error before it has read all.
+	// the volume's content is undefined. A sealed volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is
+	// damaged or leaves the volume is CLASS_INVALID with the reason archive. The server may answer with an error before it has read all.
 	StreamIn(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[StreamInRequest, StreamInResponse], error)
 	// StreamOut packs a path of a volume as a tar archive: chunks, then a trailer. A path that is not there is
 	// CLASS_NOT_FOUND of a file, before any chunk.
@@ -174,8 +174,8 @@ type DataServer interface {
 	// it is damaged, even between two entries.
 	//
 	// The client sends a header, chunks, and a trailer; or an abort in the place of the trailer if its own source failed. After any error
-	// the volume's content is undefined. A sealed volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is damaged or leaves the volume is CLASS_INVALID
-	// with the reason archive. The server may answer with an error before it has read all.
+	// the volume's content is undefined. A sealed volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is
+	// damaged or leaves the volume is CLASS_INVALID with the reason archive. The server may answer with an error before it has read all.
 	StreamIn(grpc.ClientStreamingServer[StreamInRequest, StreamInResponse]) error
 	// StreamOut packs a path of a volume as a tar archive: chunks, then a trailer. A path that is not there is
 	// CLASS_NOT_FOUND of a file, before any chunk.

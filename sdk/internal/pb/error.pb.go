@@ -22,7 +22,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Class is the kind of an error and all that a host decides by.
+// Class is the kind of an error and all that a host decides by. What it does with each, by the call, is a table of sdk/RULES.md.
 //
 // Each class travels with the gRPC code named beside it. CANCELLED and DEADLINE_EXCEEDED are no classes: a server answers
 // with them when, and only when, the call's own deadline or cancellation ended it.

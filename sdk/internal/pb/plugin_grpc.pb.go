@@ -37,7 +37,8 @@
 //
 // The calls. The first is Info, then Configure, then Workers, which runs for as long as the session does; Health comes every few
 // seconds. Info, Health and the health service of gRPC answer at any time, before Configure, too; every other call before it is
-// CLASS_FAILED_PRECONDITION, unless it is CLASS_INVALID by itself. The host opens two connections to the socket: one for Plugin and Worker, one for Data. A message is at most 4 MiB.
+// CLASS_FAILED_PRECONDITION, unless it is CLASS_INVALID by itself. The host opens two connections to the socket: one for Plugin and
+// Worker, one for Data. A message is at most 4 MiB.
 // Lists and snapshots are cut into messages of less than that, anywhere.
 //
 // Checks. A plugin checks every call by itself, as worker.proto says, whatever its host may have checked before.

@@ -204,6 +204,9 @@ func (b *box) staysDead(ctx context.Context, before sdk.ProcessSpec) {
 	if err := b.SignalProcess(ctx, b.id, before.ID, sdk.KILL); err != nil {
 		b.t.Errorf("signal: %v", err)
 	}
+	if err := b.SignalProcess(ctx, b.id, "long", sdk.KILL); !errors.Is(err, sdk.ReasonDead) { // it has no exit, and nobody is left to signal it
+		b.t.Errorf("signalling what was abandoned: %v", err)
+	}
 	if d := b.find("daemon"); len(d) > 0 {
 		b.t.Errorf("another keeper: %+v", d)
 	}
