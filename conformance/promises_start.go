@@ -30,7 +30,7 @@ func startRules() []Rule {
 			plugin("e", `NotFound names by its kind what was not found: a worker, a volume, a container, a process or a file.`),
 			plugin("f", `NotFound of a process comes only from the record of its own container, alive and ready, and means that it was never started there.`),
 			plugin("g", `A container that is half made is either not listed, and every call on it is NotFound of the container, or it is listed as creating, and every call on its processes is FailedPrecondition (creating).`),
-			plugin("h", `In a container that is gone and still listed, starting is FailedPrecondition (dead). What its record tells can be listed and followed; where that cannot be read, the answer is FailedPrecondition (record-lost).`),
+			plugin("h", `In a container that is gone and still listed nothing starts: FailedPrecondition (dead), or what the token says of a process in its record. What its record tells can be listed and followed; where that cannot be read, the answer is FailedPrecondition (record-lost).`),
 			plugin("i", `Following an abandoned process delivers what is journalled and then ends with FailedPrecondition (abandoned).`),
 			plugin("j", `A follower that the plugin's end cuts off ends with Unavailable, and never with an exit.`),
 			host("k", `After a start whose answer leaves open whether it took effect, which is every answer but success and those of 3b, the host asks ListProcesses. It sends the same start again only if the process is not there.`),

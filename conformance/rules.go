@@ -84,7 +84,8 @@ columns; tests of sdk/shim, sdk/machine, examples/chroot and the memory runtime 
 	}
 	b.WriteString(`
 "its process" is what the table below says. "its record" tells what the table below says of a process that has exited or is abandoned, and nothing else; "its record, else dead" does so where a
-process has an exit, or is followed and is in the record, and else is FailedPrecondition (dead). Streams into and out of volumes, and sealing, hang on the volume: whoever mounts it, and in whatever state
+process has an exit, or is followed and is in the record, and else is FailedPrecondition (dead). A start of what such a record has may be answered by its token, success or AlreadyExists, in
+place of dead: nothing runs for that. Streams into and out of volumes, and sealing, hang on the volume: whoever mounts it, and in whatever state
 that is, matters only as 9c and 9d say.
 
 `)

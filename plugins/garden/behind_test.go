@@ -112,6 +112,13 @@ func (x *world) checkRemains(t *testing.T, ended, running sdk.ProcessSpec) {
 		t.Errorf("following what had ended: %q, %+v, %v", f.text.String(), f.exit, err)
 	}
 	want(t, x.FollowProcess(ctx, "victim", "never", 0, sdk.Follow{}), sdk.FailedPrecondition, sdk.ReasonDead)
+	if err := x.SignalProcess(ctx, "victim", "ended", sdk.TERM); err != nil { // after its exit
+		t.Error(err)
+	}
+	for _, id := range []sdk.ProcessID{"running", "never"} {
+		want(t, x.SignalProcess(ctx, "victim", id, sdk.KILL), sdk.FailedPrecondition, sdk.ReasonDead)
+		want(t, x.ResizeProcess(ctx, "victim", id, sdk.TTY{}), sdk.FailedPrecondition, sdk.ReasonDead)
+	}
 	// What ran is not run again, and says so; what did not run cannot.
 	for _, p := range []sdk.ProcessSpec{ended, running} {
 		if err := x.StartProcess(ctx, "victim", p); err != nil {

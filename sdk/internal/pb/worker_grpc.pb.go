@@ -107,7 +107,8 @@ const (
 // "creating", "dead" and "record-lost" are CLASS_FAILED_PRECONDITION with that reason; "not found" is of the container. "its process" is
 // what the rules of its process say. "its record" tells of processes that have exited or are abandoned. "its record, else dead" does so
 // where there is something to tell: FollowProcess of a process that is in the record, SignalProcess and ResizeProcess of one that has
-// its exit, which succeed. While DestroyContainer is under way, a call is answered as before it, as in a gone container, or as after it.
+// its exit, which succeed. A start of what such a record has may be answered by its token in place of "dead": nothing runs for that.
+// While DestroyContainer is under way, a call is answered as before it, as in a gone container, or as after it.
 //
 // A call's deadline and cancellation bound the call, never the process that it started.
 type WorkerClient interface {
@@ -460,7 +461,8 @@ func (c *workerClient) ContainerUsage(ctx context.Context, in *ContainerUsageReq
 // "creating", "dead" and "record-lost" are CLASS_FAILED_PRECONDITION with that reason; "not found" is of the container. "its process" is
 // what the rules of its process say. "its record" tells of processes that have exited or are abandoned. "its record, else dead" does so
 // where there is something to tell: FollowProcess of a process that is in the record, SignalProcess and ResizeProcess of one that has
-// its exit, which succeed. While DestroyContainer is under way, a call is answered as before it, as in a gone container, or as after it.
+// its exit, which succeed. A start of what such a record has may be answered by its token in place of "dead": nothing runs for that.
+// While DestroyContainer is under way, a call is answered as before it, as in a gone container, or as after it.
 //
 // A call's deadline and cancellation bound the call, never the process that it started.
 type WorkerServer interface {
