@@ -24,7 +24,7 @@ func callRules() []Rule {
 			plugin("b", `PATH and HOME, and USER where the process has a user, are given where the host gives none. Where it does, they are the host's.`),
 			plugin("c", `A process has no other variable: none of the plugin's and none of another process's.`),
 			plugin("d", `No value of a variable and no ticket is put into an error.`),
-			plugin("e", `Neither is stored or logged.`),
+			plugin("e", `No value of a variable and no ticket is stored or logged.`),
 			plugin("f", `A process sees those of its own container and of no other.`),
 			host("g", `The host merges the environment of image, container and process, gives each name once, and sends it with each start.`),
 			plugin("h", `A variable without a name, without a "=" or with NUL is Invalid (spec).`),
