@@ -115,6 +115,8 @@ words. What "fails" fails the step, which tells the class, the reason and the me
 - A process that is followed again is lost once there has been no sign of it for as long. An exit that no process can have had makes it lost at once.
 - Unavailable, and superseded from a follower, have the host ask for the worker's status at once. A retry_after lengthens the pause before a repetition, up to the bound that the host has for it.
 - Every other call that ends as Unavailable is repeated in the same way, and with another class it fails whoever asked for it.
+- What a step has made is not thrown away for a bad moment: sealing it is repeated after Exhausted and Internal, too, for as long as a worker that is away is waited for. If it then cannot be had,
+  or sealing ends with another class, the step is lost.
 `)
 }
 
