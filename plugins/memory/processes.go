@@ -173,7 +173,7 @@ func (w *worker) FollowProcess(ctx context.Context, container sdk.ContainerID, i
 }
 
 // SignalProcess hands a signal to the process, which looks at it between two commands. When too many have not been looked
-// at, more are lost, as with a kernel. Nothing can be stopped here, so nothing has to be continued.
+// at, more are lost, as with a kernel. STOP halts it there, and before what it writes next.
 func (w *worker) SignalProcess(ctx context.Context, container sdk.ContainerID, id sdk.ProcessID, signal sdk.Signal) error {
 	if err := signal.Validate(); err != nil {
 		return err
@@ -187,8 +187,6 @@ func (w *worker) SignalProcess(ctx context.Context, container sdk.ContainerID, i
 	case signal == sdk.KILL:
 		p.kill()
 		return nil
-	case signal == sdk.STOP:
-		return &sdk.Error{Class: sdk.Unsupported, Kind: sdk.KindProcess, ID: string(id), Message: "a process in memory cannot be stopped"}
 	}
 	select {
 	case p.signals <- string(signal):

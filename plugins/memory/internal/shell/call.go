@@ -51,6 +51,9 @@ func (u *unit) call(ctx context.Context, args []string) ([]string, error) {
 	if u.p.crowded.Load() {
 		return nil, errCommands
 	}
+	if err := u.p.halt.wait(ctx); err != nil {
+		return nil, err
+	}
 	// Measuring costs as much as the stack is deep: now and then is enough.
 	if rand.Uint32()%64 == 0 && deeper(maxFrames) {
 		return nil, fmt.Errorf("%s: %w: a function or eval calls itself too often", args[0], errNesting)

@@ -34,6 +34,6 @@
 //   - unit.go, handlers.go: one shell, and the interpreter's ways out
 //   - call.go, builtins.go, jobs.go, trap.go, type.go, read.go: builtins that are vetted or replaced
 //   - errexit.go: lists whose failure must not end a script
-//   - environ.go, signal.go, stream.go, fields.go: leaves
+//   - environ.go, halt.go, signal.go, stream.go, fields.go: leaves
 //   - landlock_linux.go: Confine
 package shell

@@ -17,6 +17,7 @@ type process struct {
 	ns     *tree.Namespace
 	ctx    context.Context
 	cancel context.CancelFunc
+	halt   halt
 
 	mu        sync.Mutex
 	listeners map[int]func(killed)

@@ -35,7 +35,10 @@ type Command struct {
 	Stdout, Stderr io.Writer
 
 	// Signals are names, with or without SIG. Each goes to everything that runs
-	// in the process, as to a process group. Nil: there are none.
+	// in the process, as to a process group. After STOP none of its commands
+	// begins and nothing is written, and signals other than KILL wait, until
+	// CONT; what computes, or waits for its input, is not seen to halt. Nil:
+	// there are none.
 	Signals <-chan string
 }
 
@@ -63,7 +66,7 @@ type Result struct {
 // cannot even begin has a Message.
 func (e *Engine) Run(ctx context.Context, ns *tree.Namespace, x Executable, cmd Command) Result {
 	p := newProcess(ctx, e, ns)
-	out, errw := newGate(cmd.Stdout), newGate(cmd.Stderr)
+	out, errw := newGate(p, cmd.Stdout), newGate(p, cmd.Stderr)
 	defer func() {
 		out.close()
 		errw.close()
@@ -119,7 +122,12 @@ func (p *process) relay(signals <-chan string, ended <-chan struct{}) {
 				p.cancel()
 				continue
 			}
-			p.signal(killed{n, name})
+			for _, k := range p.halt.take(killed{n, name}) {
+				p.signal(k)
+			}
+			if name == "CONT" {
+				p.halt.end() // once all that waited has reached it
+			}
 		}
 	}
 }

@@ -26,8 +26,8 @@ func signalNamed(s string) (number int, name string, ok bool) {
 	return 0, "", false
 }
 
-// harmless says whether a signal does nothing unless it is caught. Stopping is
-// not offered.
+// harmless says whether a signal does nothing unless it is caught. What stops a
+// process is a halt's, where it comes from outside of it; scripts cannot.
 func harmless(name string) bool {
 	switch name {
 	case "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "WINCH":

@@ -359,7 +359,7 @@ func TestEarlySignals(t *testing.T) {
 		}
 		p := newProcess(t.Context(), e, ns)
 		p.signal(killed{15, "TERM"})
-		r := p.run(p.ctx, x, command{args: args, dir: "/work", streams: streams{out: newGate(nil), err: newGate(nil)}}, true)
+		r := p.run(p.ctx, x, command{args: args, dir: "/work", streams: streams{out: newGate(p, nil), err: newGate(p, nil)}}, true)
 		p.end()
 		if r.Code != 143 || r.Signal != "TERM" {
 			t.Errorf("%s: it ended with %+v", name, r)

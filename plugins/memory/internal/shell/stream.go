@@ -11,19 +11,24 @@ import (
 
 // gate passes writes on, one at a time, until it is shut.
 type gate struct {
+	of *process
+
 	mu   sync.Mutex
 	w    io.Writer
 	shut bool
 }
 
-func newGate(w io.Writer) *gate {
+func newGate(of *process, w io.Writer) *gate {
 	if w == nil {
 		w = io.Discard
 	}
-	return &gate{w: w}
+	return &gate{of: of, w: w}
 }
 
 func (g *gate) Write(p []byte) (int, error) {
+	if err := g.of.halt.wait(g.of.ctx); err != nil {
+		return 0, err
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shut {
@@ -37,6 +42,9 @@ func (g *gate) WriteContext(ctx context.Context, p []byte) (int, error) {
 	w, ok := g.w.(contextWriter)
 	if !ok {
 		return g.Write(p)
+	}
+	if err := g.of.halt.wait(ctx); err != nil {
+		return 0, err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
