@@ -1,0 +1,6 @@
+//go:build !unix
+
+package main
+
+// keepDescriptors: nothing is inherited here that was not named.
+func keepDescriptors() {}
