@@ -67,10 +67,8 @@ func (h *Host) reap() {
 			return
 		}
 		report := func(v []ReapVerdict, err error) {
+			h.logReaped(v)
 			for _, v := range v {
-				if v.Action != ReapKeep && v.Err == nil {
-					h.log.Info("reaped", "kind", v.Kind, "id", v.ID, "worker", v.Worker, "action", v.Action, "reason", v.Reason)
-				}
 				err = errors.Join(err, v.Err)
 			}
 			if err != nil && h.ctx.Err() == nil {
@@ -102,6 +100,14 @@ func (h *Host) reap() {
 			if err := h.removeStray(h.ctx); err != nil {
 				report(nil, fmt.Errorf("remove the output of what is forgotten: %w", err))
 			}
+		}
+	}
+}
+
+func (h *Host) logReaped(verdicts []ReapVerdict) {
+	for _, v := range verdicts {
+		if v.Action != ReapKeep && v.Err == nil {
+			h.log.Info("reaped", "kind", v.Kind, "id", v.ID, "worker", v.Worker, "action", v.Action, "reason", v.Reason)
 		}
 	}
 }

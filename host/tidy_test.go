@@ -10,8 +10,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/internal/testkit"
+	"github.com/slipway-run/slipway/sdk"
 )
 
 // TestTidyAbandoned: a run that nobody resumes is given up, and what it has goes, though no host stays for as long as the grace: the first that finds it
@@ -174,4 +176,62 @@ func TestStateOfManyJobs(t *testing.T) {
 	if b > a+a/10 {
 		t.Errorf("a hundred jobs leave %d bytes, many leave %d", a, b)
 	}
+}
+
+// TestTidyStrangeThings: what this installation has on a worker and has no record of goes, and what it has a record of and is not there is lost, where no host lives for the grace: it
+// takes two looks, a grace apart. What is well in between begins anew.
+func TestTidyStrangeThings(t *testing.T) {
+	t.Parallel()
+	rt, dir, clk := newMemory(t, "m"), t.TempDir(), newTestClock()
+	conn, err := rt.Worker("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lost sdk.ContainerID
+	tidy := func(before func(*Host)) (things, running int) {
+		t.Helper()
+		h := openHost(t, rt, Options{StateDir: dir, clock: clk.clock()}, "m")
+		defer closeTestHost(t, h)
+		if before != nil {
+			before(h)
+		}
+		if left := h.Tidy(testkit.Context(t)); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+		for _, row := range containerRows(t, h) {
+			if row.State == lifecycle.ContainerReady {
+				running++
+			}
+		}
+		return len(onWorker(t, rt, "m")), running
+	}
+	want := func(what string, things, running int, before func(*Host)) {
+		t.Helper()
+		if n, r := tidy(before); n != things || r != running {
+			t.Errorf("%s: %d things, %d containers are ready; want %d and %d", what, n, r, things, running)
+		}
+	}
+	grace := testConfig("m").Timing.MissingGrace
+	want("at first", 4, 1, func(h *Host) {
+		labels := map[string]string{sdk.LabelInstallation: h.Installation()}
+		c, err := h.Container(t.Context(), "o", ContainerRequest{})
+		if err == nil {
+			lost = c.id
+			err = errors.Join(
+				conn.CreateVolume(t.Context(), sdk.VolumeSpec{ID: "stray", Token: "t", Labels: labels}),
+				conn.CreateContainer(t.Context(), sdk.ContainerSpec{ID: "stray", Token: "t", Labels: labels}, nil),
+				conn.CreateVolume(t.Context(), sdk.VolumeSpec{ID: "others", Token: "t", Labels: map[string]string{sdk.LabelInstallation: "another"}}))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	want("too soon", 4, 1, nil)
+	if err := conn.DestroyContainer(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	clk.pass(grace + time.Second)
+	want("after the grace", 1, 1, nil) // the stray things have gone; the lost one is seen to be missing for the first time
+	clk.pass(grace + time.Second)
+	want("after another", 1, 0, nil)
 }

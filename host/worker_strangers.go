@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -35,7 +36,9 @@ func (h *Host) findStrangers(ctx context.Context, seen []string) (map[string]tim
 			return err
 		})
 		if err == nil && !has {
-			err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return ignoreNotFound(tx.DeleteWorker(name)) })
+			err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+				return errors.Join(ignoreNotFound(tx.DeleteWorker(name)), tx.DeleteLook(name))
+			})
 		}
 		if err != nil {
 			return nil, err
@@ -93,5 +96,5 @@ func (h *Host) loseWorker(tx *store.Tx, name, reason string) error {
 	if err := h.loseVolumes(tx, name); err != nil {
 		return err
 	}
-	return ignoreNotFound(tx.DeleteWorker(name))
+	return errors.Join(ignoreNotFound(tx.DeleteWorker(name)), tx.DeleteLook(name))
 }

@@ -14,6 +14,7 @@ type schema struct {
 	artifacts  *table[Artifact]
 	runs       *table[Run]
 	steps      *table[Step]
+	looks      *table[Look]
 	workers    *table[Worker]
 }
 
@@ -30,6 +31,7 @@ func newSchema() *schema {
 		runs: newTable("run", "runs",
 			"id, job, state, result, created_at, ended_at, active_at", (*Run).fields),
 		steps: newTable("step", "steps", "id, result", (*Step).fields),
+		looks: newTable("look", "looks", "id, at, seen", (*Look).fields),
 		workers: newTable("worker", "workers",
 			"id, container_incarnation, volume_incarnation, orders, reason, ordered_at", (*Worker).fields),
 	}

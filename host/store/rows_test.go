@@ -47,6 +47,9 @@ func TestRowsComeBackAsTheyWere(t *testing.T) {
 		testKind(t, s, kind[Step]{(*Tx).PutStep, (*Tx).Step, (*Tx).DeleteStep,
 			func(tx *Tx) ([]Step, error) { return tx.Steps(StepFilter{}) }})
 	})
+	t.Run("look", func(t *testing.T) {
+		testKind(t, s, kind[Look]{(*Tx).PutLook, (*Tx).Look, (*Tx).DeleteLook, (*Tx).Looks})
+	})
 }
 
 // testKind compares with a map, over random rows.

@@ -26,3 +26,21 @@ func (tx *Tx) Worker(id string) (Worker, error) { return get(tx, tx.schema.worke
 func (tx *Tx) Workers() ([]Worker, error) { return list(tx, tx.schema.workers, where{}) }
 
 func (tx *Tx) DeleteWorker(id string) error { return remove(tx, tx.schema.workers, id) }
+
+// Look is a row of what was seen on a worker that nobody looks at all the time.
+type Look struct {
+	ID   string // the worker's name
+	At   time.Time
+	Seen []byte // JSON
+}
+
+func (l *Look) fields() []any { return []any{&l.ID, (*stamp)(&l.At), &l.Seen} }
+
+func (tx *Tx) PutLook(l Look) error { return write(tx, tx.schema.looks, l) }
+
+func (tx *Tx) Look(id string) (Look, error) { return get(tx, tx.schema.looks, byID, id) }
+
+// Looks lists them all.
+func (tx *Tx) Looks() ([]Look, error) { return list(tx, tx.schema.looks, where{}) }
+
+func (tx *Tx) DeleteLook(id string) error { return remove(tx, tx.schema.looks, id) }
