@@ -1,0 +1,370 @@
+// Archives in and out of a directory, which leave nothing and believe nothing. Paths are strings of one character for each byte.
+// What is done for one entry is done at once, without giving way: such calls are short, and the archive itself comes in pieces.
+import fs from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { bytes, invalid, text, unsupported } from './errors.js';
+
+const block = 512;
+const damaged = (why) => invalid('archive', `the archive is damaged or leaves the volume: ${why}`);
+
+// Reader cuts what next gives into pieces of the sizes that are asked for.
+class Reader {
+  #rest = Buffer.alloc(0);
+  #next;
+
+  constructor(next) {
+    this.#next = next;
+  }
+
+  // some gives up to size bytes, and null at the end.
+  async some(size) {
+    while (this.#rest.length === 0) {
+      const more = await this.#next();
+      if (!more) return null;
+      this.#rest = more;
+    }
+    const piece = this.#rest.subarray(0, size);
+    this.#rest = this.#rest.subarray(piece.length);
+    return piece;
+  }
+
+  async exactly(size) {
+    const pieces = [];
+    for (let left = size; left > 0;) {
+      const piece = await this.some(left);
+      if (!piece) throw damaged('it has no end');
+      pieces.push(piece);
+      left -= piece.length;
+    }
+    return pieces.length === 1 ? pieces[0] : Buffer.concat(pieces);
+  }
+}
+
+function number(field) {
+  if (field[0] & 0x80) { // GNU's binary numbers, negative ones too
+    let n = BigInt(field[0] & 0x40 ? (field[0] | ~0xff) : field[0] & 0x7f);
+    for (const b of field.subarray(1)) n = n * 256n + BigInt(b);
+    return Number(n);
+  }
+  const digits = text(field).replace(/[\0 ]+$/, '').replace(/^ +/, '');
+  if (!/^[0-7]*$/.test(digits)) throw damaged('a number is none');
+  return digits === '' ? 0 : parseInt(digits, 8);
+}
+
+const cut = (field) => text(field.subarray(0, field.includes(0) ? field.indexOf(0) : field.length));
+
+function parse(header) {
+  let unsigned = 0;
+  let signed = 0;
+  header.forEach((b, i) => {
+    const c = i >= 148 && i < 156 ? 32 : b;
+    unsigned += c;
+    signed += c > 127 ? c - 256 : c;
+  });
+  const sum = number(header.subarray(148, 156));
+  if (sum !== unsigned && sum !== signed) throw damaged('a header\'s checksum is wrong');
+  const field = (from, size) => header.subarray(from, from + size);
+  const entry = {
+    name: cut(field(0, 100)), mode: number(field(100, 8)) & 0o7777, uid: number(field(108, 8)), gid: number(field(116, 8)),
+    size: number(field(124, 12)), mtime: { s: number(field(136, 12)), ns: 0 }, type: String.fromCharCode(header[156]), link: cut(field(157, 100)),
+    major: 0, minor: 0,
+  };
+  const magic = text(field(257, 8));
+  if (magic.startsWith('ustar')) {
+    if (entry.type === '3' || entry.type === '4') Object.assign(entry, { major: number(field(329, 8)), minor: number(field(337, 8)) });
+    const prefix = cut(field(345, 155));
+    if (magic === 'ustar\x0000' && prefix) entry.name = `${prefix}/${entry.name}`;
+  }
+  if (entry.type === '\0' || entry.type === '7') entry.type = '0';
+  if (entry.type === '0' && entry.name.endsWith('/')) entry.type = '5'; // as before there was a type for directories
+  return entry;
+}
+
+// apply puts the records of a PAX header over an entry.
+function apply(entry, records) {
+  const whole = (value) => {
+    if (!/^\d{1,15}$/.test(value)) throw damaged('a PAX number is none');
+    return Number(value);
+  };
+  for (let at = 0; at < records.length;) {
+    const space = records.indexOf(' ', at);
+    const size = space > at ? text(records.subarray(at, space)) : '';
+    if (!/^[1-9]\d{0,8}$/.test(size)) throw damaged('a PAX record has no size');
+    const end = at + Number(size);
+    if (end <= space + 1 || end > records.length || records[end - 1] !== 10) throw damaged('a PAX record has the wrong size');
+    const record = text(records.subarray(space + 1, end - 1));
+    const equals = record.indexOf('=');
+    if (equals <= 0) throw damaged('a PAX record has no name');
+    const [key, value] = [record.slice(0, equals), record.slice(equals + 1)];
+    at = end;
+    if (key.startsWith('GNU.sparse.')) throw unsupported('tar.sparse');
+    if (['path', 'linkpath'].includes(key) && value.includes('\0')) throw damaged('a name has a NUL');
+    if (value === '') continue; // takes back what a global header said, and those are not heeded
+    if (key === 'path') entry.name = value;
+    if (key === 'linkpath') entry.link = value;
+    if (key === 'size' || key === 'uid' || key === 'gid') entry[key] = whole(value);
+    if (key === 'mtime') {
+      const time = /^(-?)(\d{1,15})(?:\.(\d*))?$/.exec(value);
+      if (!time) throw damaged('a PAX time is none');
+      const ns = Number((time[3] ?? '').slice(0, 9).padEnd(9, '0'));
+      const back = time[1] !== '' && ns > 0;
+      entry.mtime = { s: Number(time[1] + time[2]) - (back ? 1 : 0), ns: back ? 1e9 - ns : ns };
+    }
+  }
+}
+
+// inside gives the parts of a name, without "." and empty ones. A name that leaves the directory is refused, and so is an absolute one.
+function inside(name) {
+  if (name.startsWith('/')) throw damaged('a name is absolute');
+  const parts = name.split('/').filter((part) => part !== '' && part !== '.');
+  if (parts.includes('..')) throw damaged('a name has ".." in it');
+  return parts;
+}
+
+function stat(path) {
+  return fs.lstatSync(bytes(path), { bigint: true, throwIfNoEntry: false });
+}
+
+// parent makes the directories above a name where they are missing, and goes through no link.
+function parent(base, parts) {
+  let dir = base;
+  for (const part of parts.slice(0, -1)) {
+    dir += `/${part}`;
+    const there = stat(dir);
+    if (!there) fs.mkdirSync(bytes(dir), 0o755);
+    else if (!there.isDirectory()) throw damaged('a name goes through what is no directory');
+  }
+  return dir;
+}
+
+// setTime has to pass the seconds as text, for Node takes a negative number for the present time.
+function setTime(path, { s, ns }) {
+  const seconds = ns === 0 ? String(s) : (BigInt(s) * 1000000n + BigInt(Math.floor(ns / 1000))).toString().replace(/(-?)(\d*)(\d{6})$/, '$1$2.$3');
+  fs.lutimesSync(bytes(path), seconds, seconds);
+}
+
+function setOwner(path, entry) {
+  if (entry.uid < 0 || entry.uid > 4294967294 || entry.gid < 0 || entry.gid > 4294967294) throw damaged('an owner is none');
+  fs.lchownSync(bytes(path), entry.uid, entry.gid);
+  if (entry.type !== '2') fs.chmodSync(bytes(path), entry.mode); // after the owner, who changes setuid bits
+}
+
+// unpack reads an archive to the end of what next gives, and puts it below base, a directory. live is asked before each change: it throws where
+// nothing may be written any more.
+export async function unpack(next, base, live) {
+  const reader = new Reader(next);
+  const dirs = new Map(); // their times change with all that is made in them, and are set when all is there
+  let records = null; // what a PAX header or GNU's long names say of the next entry
+  let long = {};
+  for (;;) {
+    const header = await reader.exactly(block);
+    if (header.every((b) => b === 0)) {
+      if (records || long.name || long.link) throw damaged('a header has no entry');
+      if (!(await reader.exactly(block)).every((b) => b === 0)) throw damaged('it goes on after its end');
+      break;
+    }
+    const entry = parse(header);
+    if ('xgLK'.includes(entry.type)) {
+      if (!(entry.size >= 0 && entry.size <= 1 << 20)) throw damaged('a header\'s size makes no sense');
+      const content = Buffer.from(await reader.exactly(entry.size));
+      await reader.exactly((block - (entry.size % block)) % block);
+      if (entry.type === 'x') records = content;
+      if (entry.type === 'g') apply({}, content);
+      if (entry.type === 'L') long.name = cut(content);
+      if (entry.type === 'K') long.link = cut(content);
+      continue;
+    }
+    if (long.name) entry.name = long.name;
+    if (long.link) entry.link = long.link;
+    if (records) apply(entry, records);
+    records = null;
+    long = {};
+    if (entry.type === '0' && entry.name.endsWith('/')) throw damaged('a file has the name of a directory');
+    if (!Number.isSafeInteger(entry.size) || entry.size < 0) throw damaged('a size makes no sense');
+    live();
+    try {
+      await take(entry, reader, base, dirs, live);
+    } catch (error) {
+      if (['ENAMETOOLONG', 'EINVAL', 'ENOTEMPTY', 'EEXIST', 'ENOTDIR', 'EBUSY', 'EPERM', 'EMLINK'].includes(error.code)) throw damaged(error.code);
+      throw error;
+    }
+  }
+  for (let piece; (piece = await reader.some(1 << 20));) {
+    if (!piece.every((b) => b === 0)) throw damaged('it goes on after its end');
+  }
+  live();
+  for (const [dir, mtime] of dirs) if (stat(dir)?.isDirectory()) setTime(dir, mtime);
+}
+
+// take makes what an entry names in place of what is there.
+async function take(entry, reader, base, dirs, live) {
+  const parts = inside(entry.name);
+  if (parts.length === 0 && entry.type !== '5') throw damaged('an entry has no name');
+  const path = parts.length ? `${parent(base, parts)}/${parts.at(-1)}` : base;
+  if (!'0123456'.includes(entry.type)) throw entry.type === 'S' ? unsupported('tar.sparse') : damaged('the type of an entry is unknown');
+  if (entry.type !== '0' && entry.type !== '1' && entry.size > 0) throw damaged('what is no file has content');
+
+  if (entry.type === '5') {
+    const there = stat(path);
+    if (there && !there.isDirectory()) fs.unlinkSync(bytes(path));
+    if (!there?.isDirectory()) fs.mkdirSync(bytes(path), 0o755);
+    setOwner(path, entry);
+    dirs.set(path, entry.mtime);
+    return;
+  }
+  let target;
+  if (entry.type === '1') {
+    const to = inside(entry.link);
+    if (to.length === 0) throw damaged('a hard link leads nowhere');
+    target = `${base}/${to.join('/')}`;
+    for (let i = 1; i < to.length; i++) {
+      if (!stat(`${base}/${to.slice(0, i).join('/')}`)?.isDirectory()) throw damaged('a hard link goes through what is no directory');
+    }
+    const there = stat(target);
+    if (!there || there.isDirectory()) throw damaged('a hard link leads to no file');
+    if (target === path) return;
+  }
+  const old = stat(path);
+  if (old?.isDirectory()) fs.rmdirSync(bytes(path));
+  else if (old) fs.unlinkSync(bytes(path));
+
+  switch (entry.type) {
+    case '0':
+      await fill(entry, reader, path, live);
+      break;
+    case '1':
+      fs.linkSync(bytes(target), bytes(path));
+      return;
+    case '2':
+      if (entry.link === '') throw damaged('a symbolic link leads nowhere');
+      fs.symlinkSync(bytes(entry.link), bytes(path));
+      break;
+    default: { // Node cannot make these, and passes only UTF-8 to a program that can
+      const plain = `${base}/.slipway-new-node`;
+      const numbers = entry.type === '6' ? ['p'] : [entry.type === '3' ? 'c' : 'b', String(entry.major), String(entry.minor)];
+      execFileSync('mknod', [plain, ...numbers], { stdio: 'ignore' });
+      fs.renameSync(bytes(plain), bytes(path));
+    }
+  }
+  setOwner(path, entry);
+  setTime(path, entry.mtime);
+}
+
+async function fill(entry, reader, path, live) {
+  const { O_WRONLY, O_CREAT, O_EXCL, O_NOFOLLOW } = fs.constants;
+  const file = fs.openSync(bytes(path), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600);
+  try {
+    for (let left = entry.size; left > 0;) {
+      const piece = await reader.some(left);
+      if (!piece) throw damaged('it has no end');
+      live();
+      for (let done = 0; done < piece.length;) done += fs.writeSync(file, piece, done);
+      left -= piece.length;
+    }
+  } finally {
+    fs.closeSync(file);
+  }
+  await reader.exactly((block - (entry.size % block)) % block);
+}
+
+function octal(header, at, size, value) {
+  const fits = value >= 0 && value < 8 ** (size - 1);
+  header.write(`${(fits ? value : 0).toString(8).padStart(size - 1, '0')}\0`, at, 'latin1');
+  return fits;
+}
+
+// head makes an entry's header, with a PAX one before it for what the old one has no room for.
+function head(name, type, info, link = '', size = 0n) {
+  const header = Buffer.alloc(block);
+  const records = {};
+  if (name.length > 100) records.path = name;
+  if (link.length > 100) records.linkpath = link;
+  header.write(name.slice(0, 100), 0, 'latin1');
+  header.write(link.slice(0, 100), 157, 'latin1');
+  octal(header, 100, 8, Number(info.mode & 0o7777n));
+  if (!octal(header, 108, 8, Number(info.uid))) records.uid = String(info.uid);
+  if (!octal(header, 116, 8, Number(info.gid))) records.gid = String(info.gid);
+  if (!octal(header, 124, 12, Number(size))) records.size = String(size);
+  const ns = ((info.mtimeNs % 1000000000n) + 1000000000n) % 1000000000n;
+  const seconds = (info.mtimeNs - ns) / 1000000000n;
+  if (!octal(header, 136, 12, Number(seconds)) || ns > 0n) {
+    const [s, part] = seconds < 0n && ns > 0n ? [seconds + 1n, 1000000000n - ns] : [seconds, ns];
+    records.mtime = `${seconds < 0n && s === 0n ? '-' : ''}${s}${part > 0n ? `.${String(part).padStart(9, '0')}` : ''}`;
+  }
+  header.write(type, 156, 'latin1');
+  header.write('ustar\x0000', 257, 'latin1');
+  if (type === '3' || type === '4') {
+    octal(header, 329, 8, Number(((info.rdev >> 8n) & 0xfffn) | ((info.rdev >> 32n) & ~0xfffn)));
+    octal(header, 337, 8, Number((info.rdev & 0xffn) | ((info.rdev >> 12n) & ~0xffn)));
+  }
+  const sealed = (h) => {
+    h.fill(32, 148, 156);
+    h.write(`${h.reduce((a, b) => a + b, 0).toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
+    return h;
+  };
+  if (Object.keys(records).length === 0) return [sealed(header)];
+  const lines = Object.entries(records).map(([key, value]) => {
+    const rest = ` ${key}=${value}\n`;
+    let length = rest.length;
+    while (String(length).length + rest.length !== length) length = String(length).length + rest.length;
+    return `${length}${rest}`;
+  }).join('');
+  const extra = Buffer.alloc(block);
+  extra.write('pax', 0, 'latin1');
+  for (const [at, size, value] of [[100, 8, 0o644], [108, 8, 0], [116, 8, 0], [124, 12, lines.length], [136, 12, 0]]) octal(extra, at, size, value);
+  extra.write('x', 156, 'latin1');
+  extra.write('ustar\x0000', 257, 'latin1');
+  const body = Buffer.alloc(Math.ceil(lines.length / block) * block);
+  body.write(lines, 0, 'latin1');
+  return [sealed(extra), body, sealed(header)];
+}
+
+// pack gives the pieces of an archive of what is at path: what is below it if that is a directory, else one entry.
+export function* pack(path) {
+  const seen = new Map(); // files with several names, by where they are
+  const info = stat(path);
+  if (info.isDirectory()) yield* below(path, '', seen);
+  else yield* one(path, path.slice(path.lastIndexOf('/') + 1), info, seen);
+  yield Buffer.alloc(2 * block);
+}
+
+function* below(dir, prefix, seen) {
+  for (const name of fs.readdirSync(bytes(dir), { encoding: 'latin1' }).sort()) {
+    const info = stat(`${dir}/${name}`);
+    if (info) yield* one(`${dir}/${name}`, prefix + name, info, seen);
+  }
+}
+
+function* one(path, name, info, seen) {
+  if (info.isDirectory()) {
+    yield* head(`${name}/`, '5', info);
+    yield* below(path, `${name}/`, seen);
+    return;
+  }
+  const first = seen.get(`${info.dev}:${info.ino}`);
+  if (first !== undefined) {
+    yield* head(name, '1', info, first);
+    return;
+  }
+  if (info.nlink > 1n) seen.set(`${info.dev}:${info.ino}`, name);
+  if (info.isSymbolicLink()) yield* head(name, '2', info, fs.readlinkSync(bytes(path), 'latin1'));
+  if (info.isCharacterDevice()) yield* head(name, '3', info);
+  if (info.isBlockDevice()) yield* head(name, '4', info);
+  if (info.isFIFO()) yield* head(name, '6', info);
+  if (!info.isFile()) return; // a socket is nothing without its process
+  yield* head(name, '0', info, '', info.size);
+  const file = fs.openSync(bytes(path), fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW);
+  try {
+    let left = Number(info.size);
+    while (left > 0) {
+      const piece = Buffer.allocUnsafe(Math.min(left, 256 << 10));
+      const n = fs.readSync(file, piece, 0, piece.length, null);
+      if (n === 0) throw new Error('a file became shorter while it was packed');
+      yield piece.subarray(0, n);
+      left -= n;
+    }
+  } finally {
+    fs.closeSync(file);
+  }
+  yield Buffer.alloc((block - (Number(info.size) % block)) % block);
+}
