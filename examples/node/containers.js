@@ -137,9 +137,14 @@ export class Containers extends Things {
       });
     });
     let number = '';
-    child.stdout.on('data', (data) => { number += data; });
-    await Promise.race([new Promise((resolve) => { child.stdout.on('end', resolve); }), container.ended]);
-    if (!/^\d+\n$/.test(number)) {
+    const told = new Promise((resolve) => {
+      child.stdout.on('data', (data) => {
+        number += data;
+        if (number.endsWith('\n')) resolve();
+      });
+    });
+    await Promise.race([told, container.ended]);
+    if (child.exitCode !== null || child.signalCode !== null || !number.endsWith('\n')) {
       child.stdin.destroy();
       throw internal(`making the container: ${said.trim() || 'its first process ended'}`);
     }

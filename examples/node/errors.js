@@ -40,7 +40,7 @@ export function statusMaker(coding) {
     const code = codes[failure.class];
     const message = failure.message.slice(0, 1000); // the headers of an answer have a bound
     const detail = coding.Encode.requestSerialize({ errorClass: `CLASS_${failure.class}`, message, ...failure.fields });
-    const any = { typeUrl: 'type.googleapis.com/slipway.runtime.v1alpha1.Error', value: detail };
+    const any = { type_url: 'type.googleapis.com/slipway.runtime.v1alpha1.Error', value: detail };
     const metadata = new grpc.Metadata();
     metadata.set('grpc-status-details-bin', coding.Encode.responseSerialize({ code, message, details: [any] }));
     return { code, details: message, metadata };
@@ -58,7 +58,7 @@ export function checkID(id, what) {
 // checkMade checks what every creation and every start carries.
 function checkMade(request, what) {
   checkID(request.id, what);
-  need(/^[\x20-\x7e]{1,128}$/.test(request.token), 'spec', 'a token must be 1 to 128 printable ASCII bytes');
+  need(/^[!-~]{1,128}$/.test(request.token), 'spec', 'a token must be 1 to 128 printable ASCII bytes, without spaces');
   const labels = Object.entries(request.labels ?? {});
   need(labels.length <= 32, 'spec', 'there may be 32 labels at most');
   let size = 0;
@@ -115,6 +115,7 @@ export function checkStartProcess(r) {
   if (r.dir.length) checkClean(text(r.dir));
   if (r.tty) checkSize(r.tty);
   need(r.spill >= 0, 'spec', 'the spill is negative');
+  need(typeof r.whenFull === 'string', 'spec', 'what to do with a full journal is unknown');
 }
 
 export function checkSize(size) {
