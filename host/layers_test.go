@@ -79,7 +79,8 @@ var layers = map[string][]string{
 	"cmd/host/internal/hostile":            {"sdk", "sdk/rpc", "plugins/memory", "internal/testkit"}, // a plugin of its tests
 	"examples/...":                         {"sdk/...", "host"},
 	"examples/chroot":                      {"sdk/...", "conformance"},
-	"examples/python":                      {"sdk", "conformance"}, // in its tests: a plugin that is no Go
+	"examples/node":                        {"sdk", "conformance"}, // in its tests: a plugin that is no Go
+	"examples/python":                      {"sdk", "conformance"}, // so is this one
 	"plugins/garden/internal/ongarden": { // in its tests: the program under hosts
 		"sdk/...", "host", "host/...", "conformance", "plugins/garden", "plugins/memory",
 	},

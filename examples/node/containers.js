@@ -14,13 +14,12 @@ const init = `set -e
 read -r pid rest </proc/self/stat
 mount -a -T "$1/machine"
 if [ -e "$1/root/.volumes" ]; then
-  chroot "$1/root" mount -a -T /.layers/table
+  chroot "$1/root" mount -a -T /.layers/table || exit 3
   umount "$1/root/.volumes" "$1/root/.layers"
   rmdir "$1/root/.volumes" "$1/root/.layers"
 fi
 echo "$pid"
-trap '' CHLD
-exec chroot "$1/root" cat >/dev/null`;
+exec chroot "$1/root" env --ignore-signal=CHLD cat >/dev/null`;
 
 // What the machine lends: its programs, and the few files without which they do not work.
 const programs = ['bin', 'sbin', 'lib', 'lib32', 'lib64', 'libx32', 'usr'];
@@ -146,6 +145,7 @@ export class Containers extends Things {
     await Promise.race([told, container.ended]);
     if (child.exitCode !== null || child.signalCode !== null || !number.endsWith('\n')) {
       child.stdin.destroy();
+      if (child.exitCode === 3) throw invalid('path', `mounting the volumes: ${said.trim()}`);
       throw internal(`making the container: ${said.trim() || 'its first process ended'}`);
     }
     container.pid = Number(number);

@@ -3,9 +3,15 @@
 # It talks on descriptor 3: it is given a length and that many bytes, which are fields with a NUL after each; then it says
 # "pipes PID-FDS", waits for one byte while Node opens the ends that it wants, and says "started PID" or "failed WHY", and "exit STATUS".
 use strict;
+use Errno qw(ENOEXEC);
 
 open(my $talk, '+<&=', 3) or die "descriptor 3: $!";
 fcntl($talk, 2, 1); # F_SETFD, FD_CLOEXEC: the command has 0, 1 and 2 only
+opendir(my $fds, '/proc/self/fd');
+for my $number (grep { /^\d+$/ && $_ > 3 } readdir($fds)) { # what whoever started the host has left open
+    open(my $file, '<&=', $number) or next;
+    close($file);
+}
 
 sub take {
     my ($size) = @_;
@@ -14,6 +20,16 @@ sub take {
         sysread($talk, $got, $size - length($got), length($got)) or exit 1;
     }
     return $got;
+}
+
+# fits says whether the kernel can execute a program. It is asked only because the C library has a shell try what the kernel refuses.
+sub fits {
+    open(my $file, '<', $_[0]) or return 1; # the kernel says why
+    sysread($file, my $head, 20);
+    return 1 if $head =~ /^#!/ || -d $file;
+    open(my $own, '<', '/proc/self/exe') or return 1;
+    sysread($own, my $right, 20);
+    return $head =~ /^\x7fELF/ && length($head) == 20 && (substr($head, 4, 2) . substr($head, 18) eq substr($right, 4, 2) . substr($right, 18) || substr($head, 18) eq "\3\0");
 }
 
 sub tell_host { syswrite($talk, join(' ', @_) . "\n") }
@@ -45,8 +61,10 @@ if ($pid == 0) {
         open(STDOUT, '>&', $out);
         open(STDERR, '>&', $err);
         %ENV = map { /^([^=]+)=(.*)$/s ? ($1, $2) : () } @rest;
-        exec { $command[0] } @command;
-        my $why = $!{ENOENT} && $command[0] =~ m{/} && lstat($command[0]) ? 'ENOEXEC' # its interpreter is missing
+        my ($program) = $command[0] =~ m{/} ? () : grep { -f && -x } map { ($_ eq '' ? '.' : $_) . "/$command[0]" } split(/:/, $ENV{PATH}, -1);
+        $program //= $command[0];
+        fits($program) ? exec { $program } @command : ($! = ENOEXEC);
+        my $why = $!{ENOENT} && $program =~ m{/} && lstat($program) ? 'ENOEXEC' # its interpreter is missing
             : (grep { $!{$_} } qw(ENOENT ENOTDIR EACCES ENOEXEC E2BIG ELOOP ENAMETOOLONG))[0] // "$!";
         syswrite($refuse, $why);
     } else {
