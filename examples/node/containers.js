@@ -3,7 +3,7 @@
 import fs from 'node:fs';
 import { spawn } from 'node:child_process';
 import { internal, invalid, notFound, refused, exists, text, bytes } from './errors.js';
-import { Process } from './processes.js';
+import { kill, Process } from './processes.js';
 import { remove, Things } from './volumes.js';
 
 const maxProcesses = 4096;
@@ -108,9 +108,9 @@ export class Containers extends Things {
   #table(dir, mounts, line) {
     const paths = mounts.map((m) => text(m.path));
     return mounts.map((mount, i) => ({ ...mount, path: paths[i], layer: String(i) })).sort((a, b) => a.path.split('/').length - b.path.split('/').length).map((mount) => {
-      const tree = `/.volumes/${mount.volume}/tree`;
+      const tree = `/.volumes/${mount.volume}`;
       if (!mount.readOnly) return line(tree, mount.path, 'none', 'bind,X-mount.mkdir');
-      const real = text(Buffer.from(`${this.#volumesDir}/${mount.volume}/tree`));
+      const real = text(Buffer.from(`${this.#volumesDir}/${mount.volume}`));
       const layer = text(Buffer.from(`${dir}/layers/${mount.layer}`));
       let layered = false;
       for (const path of paths.filter((p) => p.startsWith(`${mount.path}/`))) {
@@ -154,7 +154,7 @@ export class Containers extends Things {
   async destroyContainer({ id }) {
     await this.destroy(id, async (container) => {
       for (const p of container.processes.values()) p.abandon(notFound('container', id));
-      if (container.state === 'READY') process.kill(container.pid, 'SIGKILL'); // and the kernel all others in its namespace before it
+      if (container.state === 'READY') kill(container.pid, 'SIGKILL'); // and the kernel all others in its namespace before it
       await container.ended;
       await remove(`${this.#dir}/${id}`);
     });

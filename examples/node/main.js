@@ -230,6 +230,9 @@ server.addService(health.v1.Health.service, {
 });
 
 // stop lets calls finish for five seconds. What runs in containers ends with the plugin: nobody else holds its first processes' input.
+process.umask(0o022);
+process.on('uncaughtException', report); // a defect that no call was waiting for; containers would end with the plugin
+
 let stopping = false;
 async function stop() {
   if (stopping) return;

@@ -77,9 +77,14 @@ export class Process {
         for (const line of lines) {
           const [word, ...rest] = line.split(' ');
           if (word === 'pipes') {
-            this.#mark = namespaceOf(child.pid);
-            this.#open(rest, stdin);
-            talk.write('g');
+            try {
+              this.#mark = namespaceOf(child.pid);
+              this.#open(rest, stdin);
+              talk.write('g');
+            } catch (error) {
+              reject(error);
+              talk.destroy(); // which ends inside.pl
+            }
           }
           if (word === 'started') {
             this.#leader = Number(rest[0]);
@@ -160,20 +165,14 @@ export class Process {
   #cut() {
     let open = false;
     for (const [socket, fd] of this.#outputs) {
-      const more = fs.openSync(`/proc/self/fd/${fd}`, O_RDONLY | O_NONBLOCK);
       while (socket.read() !== null); // is told as data
-      const piece = Buffer.alloc(64 << 10);
+      const piece = Buffer.alloc(1 << 20); // more fits into no pipe
       try {
-        for (let size = 0, n = 0; size <= 1 << 20; size += n) { // more fits into no pipe
-          n = fs.readSync(more, piece, 0, piece.length, null);
-          if (n === 0) break;
-          socket.emit('data', Buffer.from(piece.subarray(0, n)));
-        }
-      } catch (error) {
-        if (error.code !== 'EAGAIN') throw error;
-        open = true;
-      } finally {
-        fs.closeSync(more);
+        const size = fs.readSync(fd, piece);
+        if (size > 0) socket.emit('data', Buffer.from(piece.subarray(0, size)));
+        open ||= size > 0 && fs.readSync(fd, piece) > 0; // what came between the two is too late
+      } catch {
+        open = true; // EAGAIN: nothing is there, and somebody could still write
       }
       socket.removeAllListeners('data');
       socket.destroy();

@@ -65,8 +65,9 @@ export class Things {
   }
 }
 
+// remove leaves to another program what is not empty, for Node does not remove names that are not UTF-8.
 export async function remove(dir) {
-  await run('rm', ['-rf', '--', dir]);
+  await fs.promises.rmdir(dir).catch(() => run('rm', ['-rf', '--', dir]));
 }
 
 export class Volumes extends Things {
@@ -81,10 +82,6 @@ export class Volumes extends Things {
     fs.mkdirSync(dir, { recursive: true });
   }
 
-  #tree(id) {
-    return `${this.#dir}/${id}/tree`;
-  }
-
   // made gives a volume that is whole.
   made(id) {
     const volume = this.get(id);
@@ -96,22 +93,19 @@ export class Volumes extends Things {
     await this.create(r, (volume) => {
       const parent = r.clone ? this.made(r.clone) : null;
       if (parent && parent.state !== 'SEALED') throw refused('not-sealed', `volume "${r.clone}" is not sealed`);
-      Object.assign(volume, { parent: r.clone, streams: new Set(), tree: this.#tree(r.id) });
+      Object.assign(volume, { parent: r.clone, streams: new Set(), tree: `${this.#dir}/${r.id}` });
       return this.#make(volume, parent, r);
     });
   }
 
   async #make(volume, parent, { uid, gid }) {
-    const dir = `${this.#dir}/${volume.id}`;
     try {
-      await fs.promises.mkdir(dir, { mode: 0o700 });
       if (parent) await run('cp', ['-a', '--reflink=auto', '--', parent.tree, volume.tree]);
-      else await fs.promises.mkdir(volume.tree);
-      if (!parent) await fs.promises.chmod(volume.tree, 0o755);
+      else await fs.promises.mkdir(volume.tree, { mode: 0o755 });
       await fs.promises.chown(volume.tree, uid, gid);
       volume.state = 'OPEN';
     } catch (error) {
-      await remove(dir);
+      await remove(volume.tree);
       throw error;
     }
   }
@@ -133,7 +127,7 @@ export class Volumes extends Things {
   async destroyVolume({ id }) {
     await this.destroy(id, async (volume) => {
       await this.#endStreams(volume);
-      await remove(`${this.#dir}/${id}`);
+      await remove(volume.tree);
     });
   }
 
