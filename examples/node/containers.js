@@ -2,9 +2,10 @@
 // IPC and, if the container is hermetic, network. That process ends at the end of its input, which only the plugin holds.
 import fs from 'node:fs';
 import { spawn } from 'node:child_process';
-import { internal, invalid, notFound, refused, exists, text, bytes } from './errors.js';
+import { bytes, exists, internal, invalid, notFound, refused, text } from './errors.js';
 import { kill, Process } from './processes.js';
-import { remove, Things } from './volumes.js';
+import { Things } from './things.js';
+import { remove } from './volumes.js';
 
 const maxProcesses = 4096;
 
@@ -27,6 +28,8 @@ const settings = ['alternatives', 'group', 'hosts', 'ld.so.cache', 'ld.so.conf',
 const devices = ['null', 'zero', 'full', 'random', 'urandom', 'tty'];
 
 const escape = (path) => path.replace(/[^!-~]|[\\#]/g, (c) => `\\${c.charCodeAt(0).toString(8).padStart(3, '0')}`);
+const line = (...fields) => `${fields.map(escape).join(' ')} 0 0\n`; // of a table of mounts, with paths as bytes
+const utf8 = (path) => text(Buffer.from(path));
 
 export class Containers extends Things {
   #dir;
@@ -46,11 +49,12 @@ export class Containers extends Things {
       for (const { volume: id, readOnly } of r.mounts) {
         if (this.#volumes.made(id).state === 'SEALED' && !readOnly) throw refused('sealed', `volume "${id}" is sealed`);
       }
-      Object.assign(container, { processes: new Map(), dir: text(r.dir) || '/', root: `${this.#dir}/${r.id}/root`, writes: r.mounts.filter((m) => !m.readOnly).map((m) => m.volume) });
+      const writes = r.mounts.filter((m) => !m.readOnly).map((m) => m.volume);
+      Object.assign(container, { processes: new Map(), dir: text(r.dir) || '/', root: `${this.#dir}/${r.id}/root`, writes });
       return this.#make(container, r);
     });
     const container = this.get(r.id);
-    if (container.state === 'GONE') throw refused('dead', container.reason);
+    if (container.state === 'GONE') throw dead(container);
   }
 
   async #make(container, { mounts, hermetic }) {
@@ -69,14 +73,14 @@ export class Containers extends Things {
   // furnish makes the root's directories, and the tables of what is to be mounted there.
   #furnish(dir, mounts) {
     const root = `${dir}/root`;
-    const line = (...fields) => `${fields.map(escape).join(' ')} 0 0\n`;
     for (const d of ['', 'dev', 'etc', 'home', 'proc', 'root', 'run', 'var']) fs.mkdirSync(`${root}/${d}`, { recursive: true });
     for (const d of ['tmp', 'var/tmp', 'dev/shm']) {
       fs.mkdirSync(`${root}/${d}`);
       fs.chmodSync(`${root}/${d}`, 0o1777);
     }
     for (const [name, to] of [['fd', 'fd'], ['stdin', 'fd/0'], ['stdout', 'fd/1'], ['stderr', 'fd/2']]) fs.symlinkSync(`/proc/self/${to}`, `${root}/dev/${name}`);
-    let machine = line('proc', `${root}/proc`, 'proc', 'nosuid,nodev,noexec');
+    let machine = line('proc', utf8(`${root}/proc`), 'proc', 'nosuid,nodev,noexec');
+    const bind = (from, to, options) => { machine += line(utf8(from), utf8(to), 'none', options); };
     const lend = (path, options) => {
       const info = fs.lstatSync(path, { throwIfNoEntry: false });
       if (!info) return;
@@ -88,7 +92,7 @@ export class Containers extends Things {
       if (!real) return;
       if (real.isDirectory()) fs.mkdirSync(root + path);
       else fs.writeFileSync(root + path, '');
-      machine += line(fs.realpathSync(path), root + path, 'none', options);
+      bind(fs.realpathSync(path), root + path, options);
     };
     for (const name of programs) lend(`/${name}`, 'rbind,ro');
     for (const name of settings) lend(`/etc/${name}`, 'rbind,ro');
@@ -97,40 +101,40 @@ export class Containers extends Things {
       fs.mkdirSync(`${root}/.volumes`);
       fs.mkdirSync(`${root}/.layers`);
       fs.mkdirSync(`${dir}/layers`);
-      machine += line(this.#volumesDir, `${root}/.volumes`, 'none', 'bind') + line(`${dir}/layers`, `${root}/.layers`, 'none', 'bind');
-      fs.writeFileSync(`${dir}/layers/table`, this.#table(dir, mounts, line));
+      bind(this.#volumesDir, `${root}/.volumes`, 'bind');
+      bind(`${dir}/layers`, `${root}/.layers`, 'bind');
+      fs.writeFileSync(`${dir}/layers/table`, this.#table(dir, mounts));
     }
     fs.writeFileSync(`${dir}/machine`, machine);
   }
 
   // table says how the volumes are mounted, the outer ones first. Where a mount's directory is missing in a read-only volume, a layer that has
   // the directory is laid over it, for the volume itself may not change.
-  #table(dir, mounts, line) {
-    const paths = mounts.map((m) => text(m.path));
-    return mounts.map((mount, i) => ({ ...mount, path: paths[i], layer: String(i) })).sort((a, b) => a.path.split('/').length - b.path.split('/').length).map((mount) => {
-      const tree = `/.volumes/${mount.volume}`;
-      if (!mount.readOnly) return line(tree, mount.path, 'none', 'bind,X-mount.mkdir');
-      const real = text(Buffer.from(`${this.#volumesDir}/${mount.volume}`));
-      const layer = text(Buffer.from(`${dir}/layers/${mount.layer}`));
+  #table(dir, mounts) {
+    const depth = ({ path }) => path.split('/').length;
+    const sorted = mounts.map((m) => ({ ...m, path: text(m.path) })).sort((a, b) => depth(a) - depth(b));
+    return sorted.map(({ volume, path, readOnly }, i) => {
+      const tree = `/.volumes/${volume}`;
+      if (!readOnly) return line(tree, path, 'none', 'bind,X-mount.mkdir');
       let layered = false;
-      for (const path of paths.filter((p) => p.startsWith(`${mount.path}/`))) {
-        layered = cover(real, layer, path.slice(mount.path.length + 1).split('/')) || layered;
+      for (const inner of sorted.filter((m) => m.path.startsWith(`${path}/`))) {
+        const parts = inner.path.slice(path.length + 1).split('/');
+        layered = cover(utf8(`${this.#volumesDir}/${volume}`), utf8(`${dir}/layers/${i}`), parts) || layered;
       }
-      if (!layered) return line(tree, mount.path, 'none', 'bind,ro,X-mount.mkdir');
-      return line('overlay', mount.path, 'overlay', `ro,X-mount.mkdir,lowerdir=/.layers/${mount.layer}:${tree}`);
+      if (!layered) return line(tree, path, 'none', 'bind,ro,X-mount.mkdir');
+      return line('overlay', path, 'overlay', `ro,X-mount.mkdir,lowerdir=/.layers/${i}:${tree}`);
     }).join('');
   }
 
   async #begin(container, dir, hermetic) {
     const flags = ['--mount', '--pid', '--ipc', '--fork', '--kill-child', '--propagation', 'private', ...(hermetic ? ['--net'] : [])];
-    const child = spawn('unshare', [...flags, 'sh', '-c', init, 'sh', dir], { stdio: ['pipe', 'pipe', 'pipe'], detached: true, env: { PATH: process.env.PATH, LC_ALL: 'C' } });
-    container.init = child;
+    const child = spawn('unshare', [...flags, 'sh', '-c', init, 'sh', dir], { detached: true, env: { PATH: process.env.PATH, LC_ALL: 'C' } });
     child.stdin.on('error', () => {});
     let said = '';
     child.stderr.on('data', (data) => { said = (said + data).slice(-1000); });
     container.ended = new Promise((resolve) => {
       child.on('error', resolve); // it could not be started
-      child.on('exit', () => {
+      child.on('close', () => {
         if (container.state === 'READY') Object.assign(container, { state: 'GONE', reason: 'its first process ended' });
         resolve();
       });
@@ -171,17 +175,19 @@ export class Containers extends Things {
     return container;
   }
 
-  process(id, process) {
+  // process gives one that was started, or is being started and is not refused.
+  async process(id, name) {
     const container = this.there(id);
-    const p = container.processes.get(process);
-    if (!p && container.state === 'GONE') throw refused('dead', `container "${id}" is gone: ${container.reason}`);
-    if (!p) throw notFound('process', process);
+    const p = container.processes.get(name);
+    if (!p && container.state === 'GONE') throw dead(container);
+    if (!p) throw notFound('process', name);
+    await p.started.catch(() => { throw container.destroying ? notFound('container', id) : notFound('process', name); });
     return p;
   }
 
   async startProcess(r) {
     const container = this.there(r.container);
-    if (container.state === 'GONE') throw refused('dead', `container "${r.container}" is gone: ${container.reason}`);
+    if (container.state === 'GONE') throw dead(container);
     const known = container.processes.get(r.id);
     if (known && known.token !== r.token) throw exists('process', r.id);
     if (known) return known.started;
@@ -194,7 +200,7 @@ export class Containers extends Things {
     p.started = p.start(container, r).catch((error) => {
       container.processes.delete(r.id);
       if (container.destroying) throw notFound('container', r.container);
-      if (container.state === 'GONE') throw refused('dead', `container "${r.container}" is gone: ${container.reason}`);
+      if (container.state === 'GONE') throw dead(container);
       throw error;
     });
     return p.started;
@@ -205,10 +211,9 @@ export class Containers extends Things {
   }
 
   async signalProcess({ container: id, process: name, signal }) {
-    const p = this.process(id, name);
-    if (p.exit) return;
-    if (this.there(id).state === 'GONE') throw refused('dead', `container "${id}" is gone`);
-    await p.started;
+    const p = await this.process(id, name);
+    const container = this.there(id);
+    if (!p.exit && container.state === 'GONE') throw dead(container);
     p.signal(signal);
   }
 
@@ -217,6 +222,8 @@ export class Containers extends Things {
     return this.list().some((c) => c.state === 'READY' && c.writes.includes(volume) && ([...c.processes.values()].some((p) => !p.exit) || lives(c)));
   }
 }
+
+const dead = ({ id, reason }) => refused('dead', `container "${id}" is gone: ${reason}`);
 
 function lives(container) {
   try {

@@ -214,9 +214,7 @@ server.addService(contract.Data.service, {
   StreamIn: streamIn,
   FollowProcess: (call) => follow(call, async (header) => {
     const { containers } = worker(header, ids(header, 'container', 'process'));
-    const process = containers.process(header.container, header.process);
-    await process.started.catch(() => { throw notFound('process', header.process); });
-    return process;
+    return containers.process(header.container, header.process);
   }, (error) => {
     report(error);
     return statusOf(error);

@@ -5,6 +5,7 @@ import { execFileSync } from 'node:child_process';
 import { bytes, invalid, text, unsupported } from './errors.js';
 
 const block = 512;
+const second = 1000000000n; // in nanoseconds, as times are here
 const damaged = (why) => invalid('archive', `the archive is damaged or leaves the volume: ${why}`);
 
 // Reader cuts what next gives into pieces of the sizes that are asked for.
@@ -53,20 +54,14 @@ function number(field) {
 
 const cut = (field) => text(field.subarray(0, field.includes(0) ? field.indexOf(0) : field.length));
 
+const checksum = (header) => header.reduce((sum, b, i) => sum + (i >= 148 && i < 156 ? 32 : b), 0);
+
 function parse(header) {
-  let unsigned = 0;
-  let signed = 0;
-  header.forEach((b, i) => {
-    const c = i >= 148 && i < 156 ? 32 : b;
-    unsigned += c;
-    signed += c > 127 ? c - 256 : c;
-  });
-  const sum = number(header.subarray(148, 156));
-  if (sum !== unsigned && sum !== signed) throw damaged('a header\'s checksum is wrong');
+  if (number(header.subarray(148, 156)) !== checksum(header)) throw damaged('a header\'s checksum is wrong');
   const field = (from, size) => header.subarray(from, from + size);
   const entry = {
     name: cut(field(0, 100)), mode: number(field(100, 8)) & 0o7777, uid: number(field(108, 8)), gid: number(field(116, 8)),
-    size: number(field(124, 12)), mtime: { s: number(field(136, 12)), ns: 0 }, type: String.fromCharCode(header[156]), link: cut(field(157, 100)),
+    size: number(field(124, 12)), mtime: BigInt(number(field(136, 12))) * second, type: String.fromCharCode(header[156]), link: cut(field(157, 100)),
     major: 0, minor: 0,
   };
   const magic = text(field(257, 8));
@@ -106,9 +101,8 @@ function apply(entry, records) {
     if (key === 'mtime') {
       const time = /^(-?)(\d{1,15})(?:\.(\d*))?$/.exec(value);
       if (!time) throw damaged('a PAX time is none');
-      const ns = Number((time[3] ?? '').slice(0, 9).padEnd(9, '0'));
-      const back = time[1] !== '' && ns > 0;
-      entry.mtime = { s: Number(time[1] + time[2]) - (back ? 1 : 0), ns: back ? 1e9 - ns : ns };
+      const ns = BigInt(time[2] + (time[3] ?? '').slice(0, 9).padEnd(9, '0'));
+      entry.mtime = time[1] ? -ns : ns;
     }
   }
 }
@@ -137,13 +131,17 @@ function parent(base, parts) {
   return dir;
 }
 
+// decimal gives nanoseconds as seconds with as many digits behind the point.
+function decimal(ns, digits) {
+  const all = String(ns < 0n ? -ns : ns).padStart(10, '0');
+  return `${ns < 0n ? '-' : ''}${all.slice(0, -9)}.${all.slice(-9, digits - 9 || undefined)}`;
+}
+
 // setTime passes the seconds as text, for Node takes a negative number for the present time. Node cuts at a millionth of a second; half of one
 // more keeps that from taking a whole one away.
-function setTime(path, { s, ns }) {
-  const micros = BigInt(s) * 1000000n + BigInt(Math.floor(ns / 1000));
-  const digits = String(micros < 0n ? -micros : micros).padStart(7, '0');
-  const seconds = `${micros < 0n ? '-' : ''}${digits.slice(0, -6)}.${digits.slice(-6)}5`;
-  fs.lutimesSync(bytes(path), ns === 0 ? String(s) : seconds, ns === 0 ? String(s) : seconds);
+function setTime(path, ns) {
+  const seconds = ns % second === 0n ? String(ns / second) : `${decimal(ns, 6)}5`;
+  fs.lutimesSync(bytes(path), seconds, seconds);
 }
 
 function setOwner(path, entry) {
@@ -288,12 +286,7 @@ function head(name, type, info, link = '', size = 0n) {
   if (!octal(header, 108, 8, Number(info.uid))) records.uid = String(info.uid);
   if (!octal(header, 116, 8, Number(info.gid))) records.gid = String(info.gid);
   if (!octal(header, 124, 12, Number(size))) records.size = String(size);
-  const ns = ((info.mtimeNs % 1000000000n) + 1000000000n) % 1000000000n;
-  const seconds = (info.mtimeNs - ns) / 1000000000n;
-  if (!octal(header, 136, 12, Number(seconds)) || ns > 0n) {
-    const [s, part] = seconds < 0n && ns > 0n ? [seconds + 1n, 1000000000n - ns] : [seconds, ns];
-    records.mtime = `${seconds < 0n && s === 0n ? '-' : ''}${s}${part > 0n ? `.${String(part).padStart(9, '0')}` : ''}`;
-  }
+  if (!octal(header, 136, 12, Number(info.mtimeNs / second)) || info.mtimeNs % second !== 0n) records.mtime = decimal(info.mtimeNs, 9);
   header.write(type, 156, 'latin1');
   header.write('ustar\x0000', 257, 'latin1');
   if (type === '3' || type === '4') {
@@ -301,8 +294,7 @@ function head(name, type, info, link = '', size = 0n) {
     octal(header, 337, 8, Number((info.rdev & 0xffn) | ((info.rdev >> 12n) & ~0xffn)));
   }
   const sealed = (h) => {
-    h.fill(32, 148, 156);
-    h.write(`${h.reduce((a, b) => a + b, 0).toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
+    h.write(`${checksum(h).toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
     return h;
   };
   if (Object.keys(records).length === 0) return [sealed(header)];
