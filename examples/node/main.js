@@ -133,10 +133,10 @@ function cut(name, things) {
   return messages;
 }
 
-function* withTrailer(pieces) {
+async function* withTrailer(pieces) {
   let size = 0;
   let sum = 0;
-  for (const data of pieces) {
+  for await (const data of pieces) {
     size += data.length;
     sum = crc32c(data, sum);
     yield { data };
@@ -156,7 +156,7 @@ const answerOnce = (handle) => async (call, callback) => {
 const answerSeveral = (handle) => async (call) => {
   const cancelled = new Promise((resolve) => { call.on('cancelled', resolve); });
   try {
-    for (const message of await handle(call.request)) {
+    for await (const message of await handle(call.request)) {
       await Promise.race([cancelled, new Promise((resolve) => { call.write(message, resolve); })]);
       if (call.cancelled) return;
     }

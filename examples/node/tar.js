@@ -1,7 +1,7 @@
-// Archives in and out of a directory, which leave nothing and believe nothing. Paths are strings of one character for each byte.
-// What is done for one entry is done at once, without giving way: such calls are short, and the archive itself comes in pieces.
+// Archives into a directory, which leave it nowhere and are believed nothing, and out of it, by tar. Paths are strings of one character for each
+// byte. What is done for one entry is done at once, without giving way: such calls are short, and the archive itself comes in pieces.
 import fs from 'node:fs';
-import { execFileSync } from 'node:child_process';
+import { execFileSync, spawn } from 'node:child_process';
 import { bytes, invalid, text, unsupported } from './errors.js';
 
 const block = 512;
@@ -116,7 +116,7 @@ function inside(name) {
 }
 
 function stat(path) {
-  return fs.lstatSync(bytes(path), { bigint: true, throwIfNoEntry: false });
+  return fs.lstatSync(bytes(path), { throwIfNoEntry: false });
 }
 
 // parent makes the directories above a name where they are missing, and goes through no link.
@@ -131,16 +131,11 @@ function parent(base, parts) {
   return dir;
 }
 
-// decimal gives nanoseconds as seconds with as many digits behind the point.
-function decimal(ns, digits) {
-  const all = String(ns < 0n ? -ns : ns).padStart(10, '0');
-  return `${ns < 0n ? '-' : ''}${all.slice(0, -9)}.${all.slice(-9, digits - 9 || undefined)}`;
-}
-
 // setTime passes the seconds as text, for Node takes a negative number for the present time. Node cuts at a millionth of a second; half of one
 // more keeps that from taking a whole one away.
 function setTime(path, ns) {
-  const seconds = ns % second === 0n ? String(ns / second) : `${decimal(ns, 6)}5`;
+  const digits = String(ns < 0n ? -ns : ns).padStart(10, '0');
+  const seconds = ns % second === 0n ? String(ns / second) : `${ns < 0n ? '-' : ''}${digits.slice(0, -9)}.${digits.slice(-9, -3)}5`;
   fs.lutimesSync(bytes(path), seconds, seconds);
 }
 
@@ -268,98 +263,26 @@ async function fill(entry, reader, path, live) {
   await reader.exactly((block - (entry.size % block)) % block);
 }
 
-function octal(header, at, size, value) {
-  const fits = value >= 0 && value < 8 ** (size - 1);
-  header.write(`${(fits ? value : 0).toString(8).padStart(size - 1, '0')}\0`, at, 'latin1');
-  return fits;
-}
-
-// head makes an entry's header, with a PAX one before it for what the old one has no room for.
-function head(name, type, info, link = '', size = 0n) {
-  const header = Buffer.alloc(block);
-  const records = {};
-  if (name.length > 100) records.path = name;
-  if (link.length > 100) records.linkpath = link;
-  header.write(name.slice(0, 100), 0, 'latin1');
-  header.write(link.slice(0, 100), 157, 'latin1');
-  octal(header, 100, 8, Number(info.mode & 0o7777n));
-  if (!octal(header, 108, 8, Number(info.uid))) records.uid = String(info.uid);
-  if (!octal(header, 116, 8, Number(info.gid))) records.gid = String(info.gid);
-  if (!octal(header, 124, 12, Number(size))) records.size = String(size);
-  if (!octal(header, 136, 12, Number(info.mtimeNs / second)) || info.mtimeNs % second !== 0n) records.mtime = decimal(info.mtimeNs, 9);
-  header.write(type, 156, 'latin1');
-  header.write('ustar\x0000', 257, 'latin1');
-  if (type === '3' || type === '4') {
-    octal(header, 329, 8, Number(((info.rdev >> 8n) & 0xfffn) | ((info.rdev >> 32n) & ~0xfffn)));
-    octal(header, 337, 8, Number((info.rdev & 0xffn) | ((info.rdev >> 12n) & ~0xffn)));
-  }
-  const sealed = (h) => {
-    h.write(`${checksum(h).toString(8).padStart(6, '0')}\0 `, 148, 'latin1');
-    return h;
-  };
-  if (Object.keys(records).length === 0) return [sealed(header)];
-  const lines = Object.entries(records).map(([key, value]) => {
-    const rest = ` ${key}=${value}\n`;
-    let length = rest.length;
-    while (String(length).length + rest.length !== length) length = String(length).length + rest.length;
-    return `${length}${rest}`;
-  }).join('');
-  const extra = Buffer.alloc(block);
-  extra.write('pax', 0, 'latin1');
-  for (const [at, size, value] of [[100, 8, 0o644], [108, 8, 0], [116, 8, 0], [124, 12, lines.length], [136, 12, 0]]) octal(extra, at, size, value);
-  extra.write('x', 156, 'latin1');
-  extra.write('ustar\x0000', 257, 'latin1');
-  const body = Buffer.alloc(Math.ceil(lines.length / block) * block);
-  body.write(lines, 0, 'latin1');
-  return [sealed(extra), body, sealed(header)];
-}
-
-// pack gives the pieces of an archive of what is at path: what is below it if that is a directory, else one entry.
-export function* pack(path) {
-  const seen = new Map(); // files with several names, by where they are
-  const info = stat(path);
-  if (info.isDirectory()) yield* below(path, '', seen);
-  else yield* one(path, path.slice(path.lastIndexOf('/') + 1), info, seen);
-  yield Buffer.alloc(2 * block);
-}
-
-function* below(dir, prefix, seen) {
-  for (const name of fs.readdirSync(bytes(dir), { encoding: 'latin1' }).sort()) {
-    const info = stat(`${dir}/${name}`);
-    if (info) yield* one(`${dir}/${name}`, prefix + name, info, seen);
-  }
-}
-
-function* one(path, name, info, seen) {
-  if (info.isDirectory()) {
-    yield* head(`${name}/`, '5', info);
-    yield* below(path, `${name}/`, seen);
-    return;
-  }
-  const first = seen.get(`${info.dev}:${info.ino}`);
-  if (first !== undefined) {
-    yield* head(name, '1', info, first);
-    return;
-  }
-  if (info.nlink > 1n) seen.set(`${info.dev}:${info.ino}`, name);
-  if (info.isSymbolicLink()) yield* head(name, '2', info, fs.readlinkSync(bytes(path), 'latin1'));
-  if (info.isCharacterDevice()) yield* head(name, '3', info);
-  if (info.isBlockDevice()) yield* head(name, '4', info);
-  if (info.isFIFO()) yield* head(name, '6', info);
-  if (!info.isFile()) return; // a socket is nothing without its process
-  yield* head(name, '0', info, '', info.size);
-  const file = fs.openSync(bytes(path), fs.constants.O_RDONLY | fs.constants.O_NOFOLLOW);
+// pack gives the pieces of an archive of what is at path: what is below it if that is a directory, else one entry. The names go to tar by its input, and
+// the directory by a descriptor, for they need not be UTF-8.
+export async function* pack(path) {
+  const whole = stat(path).isDirectory();
+  const slash = path.lastIndexOf('/');
+  const names = whole ? fs.readdirSync(bytes(path), { encoding: 'latin1' }).sort() : [path.slice(slash + 1)];
+  const dir = fs.openSync(bytes(whole ? path : path.slice(0, slash)), fs.constants.O_RDONLY | fs.constants.O_DIRECTORY);
+  const options = ['--format=posix', '--pax-option=delete=atime,delete=ctime', '--numeric-owner', '--sort=name', '--null', '--files-from=-'];
+  const child = spawn('tar', ['--create', '--directory=/proc/self/fd/3', ...options], {
+    stdio: ['pipe', 'pipe', 'pipe', dir], env: { PATH: process.env.PATH, LC_ALL: 'C' },
+  });
+  fs.closeSync(dir);
+  let complaint = '';
+  child.stderr.on('data', (data) => { complaint = (complaint + data).slice(-1000); });
+  child.stdin.on('error', () => {}).end(bytes(names.map((name) => `${name}\0`).join('')));
+  const ended = new Promise((resolve) => { child.on('close', resolve).on('error', resolve); });
   try {
-    let left = Number(info.size);
-    while (left > 0) {
-      const piece = Buffer.allocUnsafe(Math.min(left, 256 << 10));
-      const n = fs.readSync(file, piece, 0, piece.length, null);
-      if (n === 0) throw new Error('a file became shorter while it was packed');
-      yield piece.subarray(0, n);
-      left -= n;
-    }
+    yield* child.stdout;
+    if ((await ended) !== 0) throw new Error(`packing: ${complaint.trim()}`);
   } finally {
-    fs.closeSync(file);
+    child.kill('SIGKILL');
   }
-  yield Buffer.alloc((block - (Number(info.size) % block)) % block);
 }

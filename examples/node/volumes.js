@@ -137,20 +137,9 @@ export class Volumes extends Things {
     }
   }
 
-  // streamOut gives the pieces of an archive, of about the size that is usual on the wire.
-  * streamOut({ volume: id, path }) {
-    const at = this.#resolve(this.made(id), text(path));
-    let pieces = [];
-    let size = 0;
-    for (const piece of pack(at)) {
-      pieces.push(piece);
-      size += piece.length;
-      if (size < 256 << 10) continue;
-      yield Buffer.concat(pieces);
-      pieces = [];
-      size = 0;
-    }
-    yield Buffer.concat(pieces);
+  // streamOut gives the pieces of an archive.
+  streamOut({ volume: id, path }) {
+    return pack(this.#resolve(this.made(id), text(path)));
   }
 }
 
