@@ -137,14 +137,17 @@ export class Process {
   #append(stream, data) {
     this.journal.append(stream, data);
     if (this.#dropsOldest) this.journal.drop(this.journal.end - this.#spill);
-    else this.#hold();
+    this.#hold();
     this.follower?.wake();
   }
 
   // hold stops reading as long as the journal is full, and so the writer.
   #hold() {
-    const full = this.journal.end - this.journal.oldest >= this.#spill;
-    for (const socket of this.#outputs.keys()) if (full !== socket.isPaused()) full ? socket.pause() : socket.resume();
+    const full = !this.#dropsOldest && this.journal.end - this.journal.oldest >= this.#spill;
+    for (const socket of this.#outputs.keys()) {
+      if (full) socket.pause();
+      else if (socket.isPaused()) socket.resume();
+    }
   }
 
   ack(position) {
