@@ -37,7 +37,8 @@ export class Process {
   #spill;
   #dropsOldest;
   #waiter; // the process of inside.pl, outside of the container's namespace of processes
-  #mark; // the namespace that the whole tree of processes has in common
+  #mark; // the namespace that the whole tree of processes has in common, and a descriptor that keeps its number from being given to another one
+  #kept = null;
   #leader = 0;
   #status = null; // how the leader ended
   #outputs = new Map(); // descriptors by their sockets, as long as they are open
@@ -78,6 +79,7 @@ export class Process {
           const [word, ...rest] = line.split(' ');
           if (word === 'pipes') {
             try {
+              this.#kept = fs.openSync(`/proc/${child.pid}/ns/uts`, O_RDONLY);
               this.#mark = namespaceOf(child.pid);
               this.#open(rest, stdin);
               talk.write('g');
@@ -97,8 +99,9 @@ export class Process {
           if (word === 'exit') this.#leaderEnded(Number(rest[0]));
         }
       });
-      talk.on('close', () => {
-        reject(internal(`entering the container: ${complaint.trim() || 'its namespaces are gone'}`)); // unless it started
+      child.on('close', (code, signal) => {
+        reject(internal(`entering the container: ${complaint.trim() || `inside.pl ended with ${signal ?? code}`}`)); // unless it started
+        if (this.#kept !== null) fs.closeSync(this.#kept);
         if (this.#leader && this.#status === null) {
           this.lost = true;
           this.follower?.wake();
@@ -230,7 +233,7 @@ export class Process {
   }
 
   signal(name) {
-    if (this.exit || this.#status) return;
+    if (this.#status || this.lost) return;
     if (name === 'KILL') this.#killTree();
     else kill(-this.#leader, `SIG${name}`);
   }
