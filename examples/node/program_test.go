@@ -4,7 +4,6 @@
 package node
 
 import (
-	"context"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -33,14 +32,13 @@ func needs(t *testing.T) {
 	}
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
-			testkit.Soak(t, "the gate does not insist on Node")
 			testkit.Lacking(t, "%v (the plugin needs Node 20)", err)
 		}
 	}
 }
 
 // install puts the plugin and the .proto files into a directory of their own, as they lie in the repository, with the modules that the lock
-// file names. The gate does without where those are not to be had soon.
+// file names.
 func install(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -64,27 +62,18 @@ func install(t *testing.T) string {
 			}
 		}
 	}
-	ctx := testkit.Context(t)
-	if testing.Short() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, 30*time.Second)
-		defer cancel()
-	}
-	npm := exec.CommandContext(ctx, "npm", "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
+	npm := exec.CommandContext(testkit.Context(t), "npm", "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
 	npm.Dir = plugin
 	npm.WaitDelay = time.Second
 	if out, err := npm.CombinedOutput(); err != nil {
-		testkit.Soak(t, "the modules could not be had within 30 seconds")
 		testkit.Lacking(t, "npm ci: %v\n%s", err, out)
 	}
 	return filepath.Join(plugin, "main.js")
 }
 
-// smoke are the cases of the gate: the wire, and each kind of thing once.
-var smoke = []string{"J*", "P01-*", "P02-*", "P04-*", "P13-*", "X01-*", "I01-*", "I08-*", "S11-*", "A07-*", "A12-*", "V0*", "C0*", "C21-*", "C23-*", "W20-*"}
-
 // TestConformance holds the plugin to the contract as a host runs it: a process of its own, which is killed in between.
 func TestConformance(t *testing.T) {
+	testkit.Soak(t, "the gate has the plugin in Python for what is not written in Go")
 	needs(t)
 	target := conformance.Command(conformance.Program{
 		Path:    install(t),
@@ -94,9 +83,5 @@ func TestConformance(t *testing.T) {
 		Launch:  launch.Options{Logger: slog.New(slog.NewTextHandler(t.Output(), nil))},
 	})
 	target.Commands = conformance.LinuxProbe(t)
-	options := conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale()}
-	if testing.Short() {
-		options.Only = smoke
-	}
-	conformance.Run(t, target, options)
+	conformance.Run(t, target, conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale()})
 }

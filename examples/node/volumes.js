@@ -79,7 +79,7 @@ export class Volumes extends Things {
     return this.list(filter).map(({ id, token, labels, state, parent }) => ({ id, token, labels, state: `VOLUME_STATE_${state}`, parent, bytes: -1 }));
   }
 
-  // resolve finds a path in a volume. Links on the way are followed, one at the end is not; last is made of it where it is missing.
+  // resolve finds a path in a volume. Links on the way are followed, one at the end is not. Where it makes what is missing of the path, no link may be in it.
   #resolve(volume, path, makes = false) {
     const base = text(Buffer.from(volume.tree));
     const left = path.split('/');
@@ -97,7 +97,8 @@ export class Volumes extends Things {
       const last = left.every((p) => p === '' || p === '.');
       if (!info && makes) fs.mkdirSync(bytes(here), 0o755);
       else if (!info) throw notFound('file', Buffer.from(path, 'latin1').toString());
-      if (info?.isSymbolicLink() && (!last || makes)) {
+      if (info?.isSymbolicLink() && makes) throw invalid('path', 'the path goes through a link, which no archive goes through');
+      if (info?.isSymbolicLink() && !last) {
         const target = fs.readlinkSync(bytes(here), 'latin1');
         if (target.startsWith('/') || ++links > 40) throw invalid('path', 'a link in the path leaves the volume, or is one of too many');
         left.unshift(...target.split('/'));
