@@ -28,6 +28,10 @@ func loadCases() []Case {
 			Doc: "Processes that share a group, or a backend that signals the whole container, show here.",
 		},
 		{
+			ID: "S21-kill-strangers", Title: "KILL ends its process while others start in another container, and none of those", Promises: []string{"8a", "8b"}, Level: Must, Profile: Core, Run: runKillStrangers,
+			Doc: "Whoever finds a tree by numbers that the kernel uses again, of processes, groups or namespaces, kills what has just got one of them.",
+		},
+		{
 			ID: "X07-instant-exit", Title: "a thousand processes that end at once all say 0", Promises: []string{"6d"}, Level: Must, Profile: Core, Run: runInstantExit, Timeout: 5 * time.Minute,
 			Doc: "A process may have ended before whoever started it begins to wait.",
 		},
@@ -97,6 +101,25 @@ func runSignalOne(ctx context.Context, c *C) {
 	c.WantOutput(j, "before\nafter\n", "", "a process that nobody signalled")
 	c.OK(c.W.SignalProcess(ctx, id, trapped, sdk.TERM), "sending TERM")
 	c.WantOutput(c.Follow(ctx, id, trapped), "ready\ncaught\n", "", "a process that was signalled once")
+}
+
+func runKillStrangers(ctx context.Context, c *C) {
+	killed, others := c.Container(ctx), c.Container(ctx)
+	for i := range c.Times(50) {
+		p := c.Started(ctx, killed, c.Commands.Sleep())
+		waiting := c.Start(ctx, others, c.Commands.Gate("before\n", "after\n", 6), WithStdin)
+		c.Each(ctx, 2, 2, func(ctx context.Context, n int) {
+			if n == 0 {
+				c.WantExit(c.Exec(ctx, others, c.Commands.Exit(0)), 0, "a process that starts while one of another container is killed, %d", i)
+				return
+			}
+			c.OK(c.W.SignalProcess(ctx, killed, p, sdk.KILL), "sending KILL")
+			if e := c.Follow(ctx, killed, p).Exit; e.Code != 137 || e.Signal != sdk.KILL {
+				c.Errorf("KILL always kills", "after KILL %d: got %s, want code 137 (signalled by KILL)", i, exitText(e))
+			}
+		})
+		c.WantExit(c.FollowStdin(ctx, others, waiting, strings.NewReader("go\n")), 6, "a process that was started just before one of another container was killed, %d", i)
+	}
 }
 
 func runInstantExit(ctx context.Context, c *C) {

@@ -115,6 +115,10 @@ func processMutants() []Mutant {
 			ID: "signal-for-all", Doc: "a signal goes to every process of the container", Rule: 8,
 			Killers: []string{"S15-one-process"}, breaks: signalForAll,
 		},
+		{
+			ID: "kill-strangers", Doc: "KILL ends what was started last, too, wherever that was", Rule: 8,
+			Killers: []string{"S21-kill-strangers"}, breaks: killStrangers,
+		},
 	}
 }
 
@@ -170,6 +174,29 @@ func doubleStart(w sdk.Worker) sdk.Worker {
 		listProcesses: func(ctx context.Context, id sdk.ContainerID) ([]sdk.ProcessInfo, error) {
 			infos, err := w.ListProcesses(ctx, id)
 			return slices.DeleteFunc(infos, func(i sdk.ProcessInfo) bool { return strings.HasSuffix(string(i.ID), again) }), err
+		},
+	}
+}
+
+// killStrangers sends KILL to the process that was started last, too.
+func killStrangers(w sdk.Worker) sdk.Worker {
+	var mu sync.Mutex
+	var container sdk.ContainerID
+	var process sdk.ProcessID
+	return &broken{Worker: w,
+		startProcess: func(ctx context.Context, id sdk.ContainerID, spec sdk.ProcessSpec) error {
+			mu.Lock()
+			defer mu.Unlock()
+			container, process = id, spec.ID
+			return w.StartProcess(ctx, id, spec)
+		},
+		signalProcess: func(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, s sdk.Signal) error {
+			if s == sdk.KILL {
+				mu.Lock()
+				defer mu.Unlock()
+				_ = w.SignalProcess(ctx, container, process, s)
+			}
+			return w.SignalProcess(ctx, id, p, s)
 		},
 	}
 }
