@@ -97,14 +97,27 @@ func (p Program) open(ctx context.Context) (*Instance, error) {
 	session, err := plugin.Session(ctx)
 	if err != nil {
 		stop()
-		return nil, err
+		return nil, p.tooSlow(err)
 	}
 	pid := func() int { return plugin.State().PID }
 	return &Instance{
 		Runtime: session.Runtime, Close: stop, PID: pid, Said: plugin.Said,
 		Ended: func(ctx context.Context) string { return ended(ctx, plugin) },
-		Crash: func(ctx context.Context) (sdk.Runtime, error) { return crash(ctx, plugin) },
+		Crash: func(ctx context.Context) (sdk.Runtime, error) {
+			rt, err := crash(ctx, plugin)
+			return rt, p.tooSlow(err)
+		},
 	}, nil
+}
+
+// tooSlow adds to the error of a plugin that did not get ready in the suite's time how much that is and how to give more. Other errors it leaves
+// as they are.
+func (p Program) tooSlow(err error) error {
+	if !errors.Is(err, launch.ReasonSilent) || p.Launch.StartTimeout > 0 || p.Launch.ConfigureTimeout > 0 {
+		return err
+	}
+	return fmt.Errorf("the suite gives a plugin %v to start and %v to be configured, times --time-scale (in Go Options.TimeScale), where a host gives 30s for each; "+
+		"raise that if the plugin is only slow: %w", startTimeout, configureTimeout, err)
 }
 
 // ended waits until there is something to be said of a plugin's end.

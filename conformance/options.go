@@ -27,7 +27,7 @@ type Options struct {
 	Parallel int
 
 	OpenTimeout time.Duration // for opening the target and looking at its worker; default 1 min, times TimeScale if that is more than 1
-	// TimeScale multiplies the time of each case; default 1, and 10 under [Run]: a test runs beside others, on whatever machine, and its
+	// TimeScale multiplies the time of each case, and those that a plugin's process has to start and to be configured; default 1, and 10 under [Run]: a test runs beside others, on whatever machine, and its
 	// bounds are there for what hangs.
 	TimeScale      float64
 	HangGrace      time.Duration // how long after the end of a case's time its calls may take to return; default 5 s, times TimeScale if that is more than 1

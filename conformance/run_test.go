@@ -2,7 +2,9 @@ package conformance
 
 import (
 	"context"
+	"errors"
 	"math"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,6 +94,21 @@ func TestAllTimesFollowTheScale(t *testing.T) {
 		if o.StartTimeout.Seconds() != startTimeout.Seconds()*want || o.ConfigureTimeout.Seconds() != configureTimeout.Seconds()*want ||
 			o.HealthMisses != int(math.Ceil(healthMisses*want)) {
 			t.Errorf("at %v a plugin gets %v to start, %v to be configured, and %d misses", scale, o.StartTimeout, o.ConfigureTimeout, o.HealthMisses)
+		}
+	}
+	slow := &launch.Error{Plugin: "suite", Reason: launch.ReasonSilent, Message: "its handshake did not come within 10s of its start"}
+	for _, want := range []string{"10s to start", "--time-scale", "a host gives 30s", slow.Error()} {
+		if got := (Program{}).tooSlow(slow); !strings.Contains(got.Error(), want) || !errors.Is(got, launch.ReasonSilent) {
+			t.Errorf("of a plugin that starts too slowly is said %q, want %q in it", got, want)
+		}
+	}
+	for what, got := range map[string]error{
+		"one that died":              (Program{}).tooSlow(&launch.Error{Reason: launch.ReasonDied}),
+		"one with the caller's time": (Program{Launch: launch.Options{StartTimeout: time.Second}}).tooSlow(slow),
+		"none":                       (Program{}).tooSlow(nil),
+	} {
+		if got != nil && strings.Contains(got.Error(), "--time-scale") {
+			t.Errorf("%s is told of a time that is not its own: %v", what, got)
 		}
 	}
 	if o := patient(launch.Options{StartTimeout: time.Second}, 3); o.StartTimeout != time.Second {
