@@ -19,6 +19,7 @@ Each promise has a number, which is its rule's, and a letter. They are stable: a
 plugin to its host, "host" those of the host to a plugin. Beside a plugin's promise stand the [conformance cases](../conformance/CASES.md) that hold it: one says "no case" where none does, and
 "every case" where the suite looks whatever a case is about. What holds the host to its own promises are its own tests.
 The suite runs eight cases at once (in a Go test as many as -parallel says), but for those that must be alone: a plugin serves several calls at a time from the first case on.
+It gives a plugin 10 seconds from its start to the answer of Info, where a host gives 30; --time-scale (in Go Options.TimeScale) stretches that, too.
 
 A class is written as in Go, on the wire it is upper case: NotFound is CLASS_NOT_FOUND. "Invalid (spec)" is the class Invalid with the reason spec. A *worker* is one place with one store of
 volumes, where containers run. A *container* is where processes run. A *process* is one command in it; its *leader* is the program that was started, its *journal* what it wrote, with positions.

@@ -63,7 +63,7 @@ func (c *C) shaken(ctx context.Context) *wired {
 	socket, err := w.proc.Socket(waiting)
 	switch {
 	case waiting.Err() != nil:
-		c.Fatalf(why, "awaiting the handshake on stdout: nothing has come in %v", c.Patience(lineTime))
+		c.Fatalf(why, "awaiting the handshake on stdout: nothing has come in %v, which --time-scale stretches; a host waits 30s", c.Patience(lineTime))
 	case err != nil:
 		c.Fatalf(why, "awaiting the handshake on stdout: %v", err)
 	}

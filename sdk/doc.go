@@ -48,7 +48,7 @@
 //
 // Whatever is not needed of every runtime has a [Feature] name. A worker can do what its type implements and its Status
 // names. What is named must work; what is not named must answer [Unsupported]; nothing asked for is ever silently
-// ignored.
+// ignored. What an archive may lose on its way in, [Worker.StreamIn] says.
 //
 // # Concurrency
 //

@@ -397,9 +397,9 @@ type StreamOutRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Worker string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Volume string                 `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
-	// A directory gives what is below it, with names relative to it; a file gives one entry, and so does a symbolic link at the
-	// end of the path, which is not followed; empty: the root. Symbolic links on the way are followed, but never out of the
-	// volume.
+	// A directory gives what is below it, with names relative to it; an entry "./" for itself may come first, and without one its own mode,
+	// owner and time do not travel. A file gives one entry, and so does a symbolic link at the end of the path, which is not followed;
+	// empty: the root. Of the way there the same is true as in StatFileRequest.
 	Path []byte `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	// One of the worker's encodings; empty: "raw".
 	Encoding      string `protobuf:"bytes,4,opt,name=encoding,proto3" json:"encoding,omitempty"`
@@ -1041,7 +1041,8 @@ type FollowProcessResponse_Records struct {
 }
 
 type FollowProcessResponse_Taken struct {
-	// How many bytes of stdin the keeper has taken in all, over all followers.
+	// How many bytes of stdin the keeper has taken in all, over all followers. What it holds for the process counts, also before the
+	// process has read it; what it throws away, since the process has no stdin or reads it no more, may count or not.
 	Taken int64 `protobuf:"varint,3,opt,name=taken,proto3,oneof"`
 }
 

@@ -39,22 +39,31 @@ type DataClient interface {
 	// one that is absolute is either taken as below that path or refused.
 	//
 	// An archive keeps what it says of files: content, modes with setuid, setgid and sticky bits, owners as numbers, symbolic and hard
-	// links, empty directories, names of any bytes, and modification times, those of directories where tar.dir-mtimes is named. A sparse
-	// file is always taken; without tar.sparse its holes may become zeros. Without tar.xattrs, extended attributes are left out or make
-	// the archive CLASS_UNSUPPORTED with that feature. Without tar.devices, device nodes make it CLASS_UNSUPPORTED with that feature or
-	// CLASS_INVALID with the reason archive. Access times and names of owners are not kept.
+	// links, empty directories, names of any bytes, and modification times, those of directories where tar.dir-mtimes is named. Times are
+	// kept to the second at least, also those before 1970. A sparse file is always taken; without tar.sparse its holes may become zeros.
+	// Without tar.xattrs, extended attributes are left out or make the archive CLASS_UNSUPPORTED with that feature. Without tar.devices,
+	// device nodes make it CLASS_UNSUPPORTED with that feature or CLASS_INVALID with the reason archive. Access times and names of owners
+	// are not kept.
+	//
+	// An entry adds to what is there. A file or link replaces a file or link of its name, and a directory is merged with a directory and
+	// replaces a symbolic link. A file or link in the place of a directory replaces it if it is empty, a directory in the place of a file
+	// replaces that, or the archive is CLASS_INVALID with the reason archive; a directory with content is never replaced. No entry goes
+	// through a symbolic link, also where that stays in the volume, as lib/x does where lib is a link to usr/lib: the archive is
+	// CLASS_INVALID with the reason archive, or a directory replaces the link. The entry "./" is the directory below which the archive
+	// goes in. A PAX global header is taken, and may be left unheeded.
 	//
 	// An archive ends with its end mark, two blocks of 512 zeros; what follows is read to its end and thrown away. One that ends without
-	// it is damaged, even between two entries.
+	// it is damaged, even between two entries; one that ends after the first of the two blocks may be taken for whole.
 	//
-	// The client sends a header, chunks, and a trailer; or an abort in the place of the trailer if its own source failed. After any error
-	// the volume's content is undefined. A sealed volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is
-	// damaged or leaves the volume is CLASS_INVALID with the reason archive. The server may answer with an error before it has read all.
+	// The client sends a header, chunks, and a trailer; or an abort in the place of the trailer if its own source failed. A stream that
+	// does not begin with a header, or ends before one, is CLASS_INVALID with the reason spec; so it is for FollowProcess. After any error
+	// the volume's content is undefined. A sealed volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is damaged
+	// or leaves the volume is CLASS_INVALID with the reason archive. The server may answer with an error before it has read all.
 	StreamIn(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[StreamInRequest, StreamInResponse], error)
-	// StreamOut packs a path of a volume as a tar archive: chunks, then a trailer. A path that is not there is
+	// StreamOut packs a path of a volume, open or sealed, as a tar archive: chunks, then a trailer. A path that is not there is
 	// CLASS_NOT_FOUND of a file, before any chunk.
 	StreamOut(ctx context.Context, in *StreamOutRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamOutResponse], error)
-	// ReadFile gives the bytes of one file: chunks, then a trailer. Needs the feature files.read.
+	// ReadFile gives the bytes of one regular file of a volume, open or sealed: chunks, then a trailer. Needs the feature files.read.
 	ReadFile(ctx context.Context, in *ReadFileRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ReadFileResponse], error)
 	// FollowProcess delivers a process's journal from a position on and takes its stdin.
 	//
@@ -165,22 +174,31 @@ type DataServer interface {
 	// one that is absolute is either taken as below that path or refused.
 	//
 	// An archive keeps what it says of files: content, modes with setuid, setgid and sticky bits, owners as numbers, symbolic and hard
-	// links, empty directories, names of any bytes, and modification times, those of directories where tar.dir-mtimes is named. A sparse
-	// file is always taken; without tar.sparse its holes may become zeros. Without tar.xattrs, extended attributes are left out or make
-	// the archive CLASS_UNSUPPORTED with that feature. Without tar.devices, device nodes make it CLASS_UNSUPPORTED with that feature or
-	// CLASS_INVALID with the reason archive. Access times and names of owners are not kept.
+	// links, empty directories, names of any bytes, and modification times, those of directories where tar.dir-mtimes is named. Times are
+	// kept to the second at least, also those before 1970. A sparse file is always taken; without tar.sparse its holes may become zeros.
+	// Without tar.xattrs, extended attributes are left out or make the archive CLASS_UNSUPPORTED with that feature. Without tar.devices,
+	// device nodes make it CLASS_UNSUPPORTED with that feature or CLASS_INVALID with the reason archive. Access times and names of owners
+	// are not kept.
+	//
+	// An entry adds to what is there. A file or link replaces a file or link of its name, and a directory is merged with a directory and
+	// replaces a symbolic link. A file or link in the place of a directory replaces it if it is empty, a directory in the place of a file
+	// replaces that, or the archive is CLASS_INVALID with the reason archive; a directory with content is never replaced. No entry goes
+	// through a symbolic link, also where that stays in the volume, as lib/x does where lib is a link to usr/lib: the archive is
+	// CLASS_INVALID with the reason archive, or a directory replaces the link. The entry "./" is the directory below which the archive
+	// goes in. A PAX global header is taken, and may be left unheeded.
 	//
 	// An archive ends with its end mark, two blocks of 512 zeros; what follows is read to its end and thrown away. One that ends without
-	// it is damaged, even between two entries.
+	// it is damaged, even between two entries; one that ends after the first of the two blocks may be taken for whole.
 	//
-	// The client sends a header, chunks, and a trailer; or an abort in the place of the trailer if its own source failed. After any error
-	// the volume's content is undefined. A sealed volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is
-	// damaged or leaves the volume is CLASS_INVALID with the reason archive. The server may answer with an error before it has read all.
+	// The client sends a header, chunks, and a trailer; or an abort in the place of the trailer if its own source failed. A stream that
+	// does not begin with a header, or ends before one, is CLASS_INVALID with the reason spec; so it is for FollowProcess. After any error
+	// the volume's content is undefined. A sealed volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is damaged
+	// or leaves the volume is CLASS_INVALID with the reason archive. The server may answer with an error before it has read all.
 	StreamIn(grpc.ClientStreamingServer[StreamInRequest, StreamInResponse]) error
-	// StreamOut packs a path of a volume as a tar archive: chunks, then a trailer. A path that is not there is
+	// StreamOut packs a path of a volume, open or sealed, as a tar archive: chunks, then a trailer. A path that is not there is
 	// CLASS_NOT_FOUND of a file, before any chunk.
 	StreamOut(*StreamOutRequest, grpc.ServerStreamingServer[StreamOutResponse]) error
-	// ReadFile gives the bytes of one file: chunks, then a trailer. Needs the feature files.read.
+	// ReadFile gives the bytes of one regular file of a volume, open or sealed: chunks, then a trailer. Needs the feature files.read.
 	ReadFile(*ReadFileRequest, grpc.ServerStreamingServer[ReadFileResponse]) error
 	// FollowProcess delivers a process's journal from a position on and takes its stdin.
 	//

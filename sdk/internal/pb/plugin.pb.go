@@ -19,27 +19,33 @@
 //   PLUGIN_UNIX_SOCKET_DIR  where the socket must lie, under any name; the host does not look elsewhere
 //   PLUGIN_...              others of hashicorp/go-plugin, which may be ignored
 //
+// It gets the descriptors 0, 1 and 2 and no other. TMPDIR is on whatever disk the host has its temporary files on, which may be small.
+//
 // The handshake. It is that of hashicorp/go-plugin, with its core protocol 1, this contract's version 1, and nothing optional.
 // The program listens on a unix socket, serves gRPC there without TLS, and then prints one line on stdout, flushed:
 //
 //   1|1|unix|<path of the socket>|grpc|
 //
 // Nothing is printed there ever after. It serves the services Plugin, Worker and Data of this package, and the method Check of
-// grpc.health.v1.Health, which answers SERVING for the service "plugin". Of go-plugin's own services (its broker, stdio and
-// controller) the host calls none. From its start to the answer of Info the program has 30 seconds.
+// grpc.health.v1.Health, which answers SERVING for the service "plugin"; what it answers for others is left open. Of go-plugin's own
+// services (its broker, stdio and controller) the host calls none. From its start to the answer of Info the program has 30 seconds. The
+// conformance suite gives it 10, times its --time-scale if that is more than 1.
 //
 // The rest of its life. It logs to stderr, one JSON object a line with @level, @message, @timestamp and @module, all strings;
 // other lines are logged as they are. The host holds its stdin open and writes nothing there: at its end, or on SIGTERM, the
-// plugin takes no new calls, ends Workers, lets the other running calls finish for at most five seconds, and exits. It ignores
-// SIGINT, which a terminal sends to the host and to it; what it starts in containers must not inherit that. It may be killed at
-// any time, and started again: what it made is then still there and is listed again. Where a worker cannot do that, since all that it
-// made dies with the program, it names the feature volatile, and each process of the plugin tells other incarnations than the one before.
+// plugin takes no new calls, ends Workers, lets the other running calls finish for at most five seconds, and exits. It ignores SIGINT,
+// which a terminal sends to the host and to it; what it starts in containers must not inherit that. It may be killed at any time, and
+// started again: what it made is then still there and is listed again. Where a worker cannot do that, since all that it made dies with
+// the program, it names the feature volatile, and each process of the plugin tells other incarnations than the one before. Such a plugin
+// may keep its files below TMPDIR, which the host removes after it. If they may be large it has a setting for a directory, in which each
+// process of it keeps its files apart and removes those of processes that are gone.
 //
 // The calls. The first is Info, then Configure, then Workers, which runs for as long as the session does; Health comes every few
 // seconds. Info, Health and the health service of gRPC answer at any time, before Configure, too; every other call before it is
-// CLASS_FAILED_PRECONDITION, unless it is CLASS_INVALID by itself. The host opens two connections to the socket: one for Plugin and
-// Worker, one for Data. A message is at most 4 MiB.
-// Lists and snapshots are cut into messages of less than that, anywhere.
+// CLASS_FAILED_PRECONDITION without a reason, unless it is CLASS_INVALID by itself. The host opens two connections to the socket: one
+// for Plugin and Worker, one for Data. A message is at most 4 MiB. Lists and snapshots are cut into messages of less than that,
+// anywhere. The order of a map's entries means nothing. A string is UTF-8, as protobuf demands; no host sends a message in which one is
+// not, and what becomes of it is left open.
 //
 // Checks. A plugin checks every call by itself, as worker.proto says, whatever its host may have checked before.
 //
@@ -261,7 +267,7 @@ type InfoResponse struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Semantic version of the plugin.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
-	// Name and version of the library behind it, for display.
+	// Name and version of the library behind it, for display. Empty: none.
 	Sdk string `protobuf:"bytes,3,opt,name=sdk,proto3" json:"sdk,omitempty"`
 	// Settings of a plugin block and of a worker block. The host checks the operator's file against them.
 	PluginSchema  *Schema `protobuf:"bytes,5,opt,name=plugin_schema,json=pluginSchema,proto3" json:"plugin_schema,omitempty"`

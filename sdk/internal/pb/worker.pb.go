@@ -545,7 +545,8 @@ func (x *Resources) GetVolumes() int64 {
 // Filter selects things in a list. All that is set must match; none set matches everything.
 type Filter struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// One that no thing can have passes nothing, which is no error.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// Each label with exactly that value.
 	Labels        map[string]string `protobuf:"bytes,2,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
@@ -1122,7 +1123,8 @@ type CreateContainerRequest struct {
 	Mounts []*Mount                       `protobuf:"bytes,7,rep,name=mounts,proto3" json:"mounts,omitempty"`
 	// Absolute and clean, or CLASS_INVALID with the reason path; where relative things of processes begin, made where missing.
 	// One that cannot be made, since a file is in its way or a volume that is mounted read-only lacks it, is CLASS_INVALID with the reason
-	// path, too; for want of room it is CLASS_EXHAUSTED with the reason storage. Empty: "/".
+	// path, too; for want of room it is CLASS_EXHAUSTED with the reason storage. It is made with the container, or by the first process that
+	// begins there. Empty: "/".
 	Dir []byte `protobuf:"bytes,8,opt,name=dir,proto3" json:"dir,omitempty"`
 	// Zero: unlimited; each other one needs its feature, limits.cpu, limits.memory, limits.disk or limits.pids. None is negative.
 	// containers and volumes are not read.
@@ -1276,7 +1278,8 @@ type Mount struct {
 	Volume string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
 	// Absolute, clean and not "/", and no two of a container the same, or it is CLASS_INVALID with the reason path. One may lie
 	// below another. It is made where missing; what a sealed volume holds never changes for that. One that cannot be made is answered as
-	// dir of CreateContainerRequest.
+	// dir of CreateContainerRequest. A symbolic link on the way, such as another volume may hold, never leads out of the container's files;
+	// a mount through one is made where it leads in there, or is CLASS_INVALID with the reason path.
 	Path []byte `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Sealed volumes can only be mounted so.
 	ReadOnly      bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
@@ -1807,15 +1810,18 @@ type StartProcessRequest struct {
 	Id    string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
 	Token string `protobuf:"bytes,4,opt,name=token,proto3" json:"token,omitempty"`
 	// Absolute, or a name to seek in the process's PATH, or relative to dir. Not empty, and without NUL, as the arguments. One
-	// that is not there is CLASS_INVALID with the reason executable-not-found, one that cannot be run with not-executable.
+	// that is not there is CLASS_INVALID with the reason executable-not-found, one that cannot be run with not-executable. The kernel's answer
+	// counts: a script without "#!" cannot be run, and no shell is tried in its place, as execvp of C libraries does. In PATH a relative
+	// directory begins in the process's own, and an empty one is that.
 	Path []byte `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
 	// Without the command's own name. The bytes of path, arguments and environment together, and one for each argument and each
 	// variable, are at most 2 MiB; beyond it is CLASS_INVALID with the reason too-large.
 	Args [][]byte `protobuf:"bytes,6,rep,name=args,proto3" json:"args,omitempty"`
-	// NAME=value, of which the name is not empty; one without "=" or with NUL is CLASS_INVALID with the reason spec. Secret: never
-	// stored, logged or named in errors. Where it lacks them the process gets these and no others: PATH, for root
-	// /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin, for others what is in it without the directories named sbin; HOME,
-	// as the container's /etc/passwd has it, else a directory of the runtime's choice such as "/"; USER, if user is set.
+	// NAME=value, of which the name is not empty; one without "=" or with NUL is CLASS_INVALID with the reason spec. A host gives no name
+	// twice; what a plugin makes of one that comes twice is left open. Secret: never stored, logged or named in errors. Where it lacks
+	// them the process gets these and no others: PATH, for root /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin, for others
+	// what is in it without the directories named sbin; HOME, as the container's /etc/passwd has it, else a directory of the runtime's
+	// choice such as "/"; USER, if user is set.
 	Env [][]byte `protobuf:"bytes,7,rep,name=env,proto3" json:"env,omitempty"`
 	// Absolute and clean, or CLASS_INVALID with the reason path; empty: the container's. Made where missing, the user's own. One that
 	// cannot be made is CLASS_INVALID with the reason path; for want of room CLASS_FAILED_PRECONDITION with the reason storage.
@@ -1825,7 +1831,8 @@ type StartProcessRequest struct {
 	User string `protobuf:"bytes,9,opt,name=user,proto3" json:"user,omitempty"`
 	// False: stdin is at its end from the start; descriptor 0 is there and gives no bytes.
 	Stdin bool `protobuf:"varint,10,opt,name=stdin,proto3" json:"stdin,omitempty"`
-	// Set: a terminal, which needs the feature tty.
+	// Set: a terminal, which needs the feature tty, and which is the controlling terminal of the process's session. Without one the session
+	// has none.
 	Tty *TerminalSize `protobuf:"bytes,11,opt,name=tty,proto3" json:"tty,omitempty"`
 	// Bytes of unacknowledged output to keep; zero: 64 MiB. Not negative.
 	Spill         int64    `protobuf:"varint,12,opt,name=spill,proto3" json:"spill,omitempty"`
@@ -2222,7 +2229,8 @@ type Exit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// 0 to 255; 128 plus the signal's number where a signal ended it. 0 only with the reason "exited".
 	Code int32 `protobuf:"varint,1,opt,name=code,proto3" json:"code,omitempty"`
-	// Name without SIG; else empty.
+	// Of the signal that ended it: the name that Linux has for it without SIG, such as "SEGV", for a real-time signal "RTMIN+3", or else its
+	// number; at most 16 of A-Z, 0-9, "+" and "-". Empty where none did.
 	Signal string `protobuf:"bytes,2,opt,name=signal,proto3" json:"signal,omitempty"`
 	// "exited", "signalled", "out-of-memory" (only with the feature exit.oom) or "limit".
 	Reason  string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -2829,7 +2837,9 @@ type StatFileRequest struct {
 	Worker string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
 	Volume string                 `protobuf:"bytes,2,opt,name=volume,proto3" json:"volume,omitempty"`
 	// Relative to the volume's root, separated by "/", and never leaving it, or CLASS_INVALID with the reason path; the same of
-	// every path in a volume below. Symbolic links on the way are followed, but never out of the volume.
+	// every path in a volume below. One with ".." that stays inside is taken, or is CLASS_INVALID with the reason path, too. Symbolic links
+	// on the way are followed, but never out of the volume: one that is absolute or goes above the root leads on from the volume's root, as
+	// in a chroot, or is CLASS_INVALID with the reason path or CLASS_NOT_FOUND of a file.
 	Path          []byte `protobuf:"bytes,3,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

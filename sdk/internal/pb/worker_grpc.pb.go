@@ -45,11 +45,11 @@ const (
 // Worker controls one worker: a place with one store of volumes, where containers run. Every request names the worker; a
 // name that Workers did not tell is CLASS_NOT_FOUND of a worker. Requests and lists are small; bulk goes through Data.
 //
-// Ids are the host's: 1 to 48 of a-z, 0-9 and "-", neither first nor last a "-", used once for ever. A creation and a start
-// carry a random token of 1 to 128 printable ASCII bytes without spaces, which the runtime keeps beside the thing. The same id with the
-// same token is the same thing: the call succeeds, and completes what was half made. The same id with another token is
-// CLASS_ALREADY_EXISTS. Nothing else of two requests is ever compared. Labels are at most 32 and 4 KiB in all, a key 1 to
-// 63 of a-z, 0-9 and "._/-", a value at most 256 bytes.
+// Ids are the host's: 1 to 48 of a-z, 0-9 and "-", neither first nor last a "-", used once for ever. A creation and a start carry a
+// random token of 1 to 128 printable ASCII bytes without spaces (0x21 to 0x7e), which the runtime keeps beside the thing. The same id
+// with the same token is the same thing: the call succeeds, and completes what was half made, but in a container that is gone (see the
+// table below). The same id with another token is CLASS_ALREADY_EXISTS. Nothing else of two requests is ever compared. Labels are at
+// most 32 and 4 KiB in all, a key 1 to 63 of a-z, 0-9 and "._/-", a value at most 256 bytes.
 //
 // What a worker can do beyond the required has the name of a feature in Status. What is named works; what is not
 // named and asked for is CLASS_UNSUPPORTED, never ignored. The features of this version, and what each is needed for:
@@ -79,6 +79,8 @@ const (
 //	tar.devices     archives keep device nodes
 //	tar.dir-mtimes  archives keep directories' modification times
 //	volatile        all that is made dies with the plugin's process: nothing is left to clean up, and each process has new incarnations
+//
+// Where a worker does not name one of the tar features, Data.StreamIn says what becomes of an archive that has such things.
 //
 // A name that begins with resource-type: says that image_ref takes that reference. A feature of a plugin's own has a dot in its
 // name; hosts ignore those that they do not know.
@@ -127,7 +129,8 @@ type WorkerClient interface {
 	// use. What lives through the whole call is listed exactly once. Answers may be cut anywhere. Filtering by the label
 	// slipway.installation is cheap.
 	ListVolumes(ctx context.Context, in *ListVolumesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListVolumesResponse], error)
-	// DestroyVolume removes a volume and its content. Idempotent: one that is not there is a success.
+	// DestroyVolume removes a volume and its content. Idempotent: one that is not there is a success. A stream that is going into it ends as
+	// CLASS_NOT_FOUND of the volume, at once or when the last of it has come.
 	DestroyVolume(ctx context.Context, in *DestroyVolumeRequest, opts ...grpc.CallOption) (*DestroyVolumeResponse, error)
 	// CreateContainer makes a container in which processes can start. Idempotent by token. It may take minutes and tells of
 	// them by progress; the last message is done, and a stream that ends without it has failed. After an error a half-made
@@ -161,7 +164,8 @@ type WorkerClient interface {
 	// PeerSend sends a sealed volume to where the ticket says and returns once the far end has it whole. Cancelling stops
 	// both ends. Needs the feature peer.stream.
 	PeerSend(ctx context.Context, in *PeerSendRequest, opts ...grpc.CallOption) (*PeerSendResponse, error)
-	// StatFile describes what is at a path, not following a symbolic link at its end. Needs the feature files.read, as the next.
+	// StatFile describes what is at a path of a volume, open or sealed, not following a symbolic link at its end. Needs the feature
+	// files.read, as the next.
 	StatFile(ctx context.Context, in *StatFileRequest, opts ...grpc.CallOption) (*StatFileResponse, error)
 	// ListFiles gives what is in a directory, not what is below that, in the order of names. Answers may be cut anywhere.
 	ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListFilesResponse], error)
@@ -399,11 +403,11 @@ func (c *workerClient) ContainerUsage(ctx context.Context, in *ContainerUsageReq
 // Worker controls one worker: a place with one store of volumes, where containers run. Every request names the worker; a
 // name that Workers did not tell is CLASS_NOT_FOUND of a worker. Requests and lists are small; bulk goes through Data.
 //
-// Ids are the host's: 1 to 48 of a-z, 0-9 and "-", neither first nor last a "-", used once for ever. A creation and a start
-// carry a random token of 1 to 128 printable ASCII bytes without spaces, which the runtime keeps beside the thing. The same id with the
-// same token is the same thing: the call succeeds, and completes what was half made. The same id with another token is
-// CLASS_ALREADY_EXISTS. Nothing else of two requests is ever compared. Labels are at most 32 and 4 KiB in all, a key 1 to
-// 63 of a-z, 0-9 and "._/-", a value at most 256 bytes.
+// Ids are the host's: 1 to 48 of a-z, 0-9 and "-", neither first nor last a "-", used once for ever. A creation and a start carry a
+// random token of 1 to 128 printable ASCII bytes without spaces (0x21 to 0x7e), which the runtime keeps beside the thing. The same id
+// with the same token is the same thing: the call succeeds, and completes what was half made, but in a container that is gone (see the
+// table below). The same id with another token is CLASS_ALREADY_EXISTS. Nothing else of two requests is ever compared. Labels are at
+// most 32 and 4 KiB in all, a key 1 to 63 of a-z, 0-9 and "._/-", a value at most 256 bytes.
 //
 // What a worker can do beyond the required has the name of a feature in Status. What is named works; what is not
 // named and asked for is CLASS_UNSUPPORTED, never ignored. The features of this version, and what each is needed for:
@@ -433,6 +437,8 @@ func (c *workerClient) ContainerUsage(ctx context.Context, in *ContainerUsageReq
 //	tar.devices     archives keep device nodes
 //	tar.dir-mtimes  archives keep directories' modification times
 //	volatile        all that is made dies with the plugin's process: nothing is left to clean up, and each process has new incarnations
+//
+// Where a worker does not name one of the tar features, Data.StreamIn says what becomes of an archive that has such things.
 //
 // A name that begins with resource-type: says that image_ref takes that reference. A feature of a plugin's own has a dot in its
 // name; hosts ignore those that they do not know.
@@ -481,7 +487,8 @@ type WorkerServer interface {
 	// use. What lives through the whole call is listed exactly once. Answers may be cut anywhere. Filtering by the label
 	// slipway.installation is cheap.
 	ListVolumes(*ListVolumesRequest, grpc.ServerStreamingServer[ListVolumesResponse]) error
-	// DestroyVolume removes a volume and its content. Idempotent: one that is not there is a success.
+	// DestroyVolume removes a volume and its content. Idempotent: one that is not there is a success. A stream that is going into it ends as
+	// CLASS_NOT_FOUND of the volume, at once or when the last of it has come.
 	DestroyVolume(context.Context, *DestroyVolumeRequest) (*DestroyVolumeResponse, error)
 	// CreateContainer makes a container in which processes can start. Idempotent by token. It may take minutes and tells of
 	// them by progress; the last message is done, and a stream that ends without it has failed. After an error a half-made
@@ -515,7 +522,8 @@ type WorkerServer interface {
 	// PeerSend sends a sealed volume to where the ticket says and returns once the far end has it whole. Cancelling stops
 	// both ends. Needs the feature peer.stream.
 	PeerSend(context.Context, *PeerSendRequest) (*PeerSendResponse, error)
-	// StatFile describes what is at a path, not following a symbolic link at its end. Needs the feature files.read, as the next.
+	// StatFile describes what is at a path of a volume, open or sealed, not following a symbolic link at its end. Needs the feature
+	// files.read, as the next.
 	StatFile(context.Context, *StatFileRequest) (*StatFileResponse, error)
 	// ListFiles gives what is in a directory, not what is below that, in the order of names. Answers may be cut anywhere.
 	ListFiles(*ListFilesRequest, grpc.ServerStreamingServer[ListFilesResponse]) error
