@@ -53,7 +53,7 @@ func (t *targetFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&t.probe, "probe", "", "run the suite's own program in containers, not a shell of theirs: a `file or platform`, of "+
 		strings.Join(conformance.ProbePlatforms(), ", ")+", for which the go command builds it")
 	f.BoolVar(&t.shell, "shell", false, "with --probe: containers have a shell as well, which runs what needs no probe")
-	f.Float64Var(&t.timeScale, "time-scale", 1, "`factor` for the time that each case may take, and, from 1 on, for the 10s that the plugin has to start and the 2m to be configured")
+	f.Float64Var(&t.timeScale, "time-scale", 1, "`factor` for the time that each case may take; above 1 also for the 10s that the plugin has to start and the 2m to be configured")
 	f.StringVar(&t.expected, "expected", "", `JSON `+"`file`"+` of failures that are known: a list of {"case", "reason", "until"}; an unexpected pass fails`)
 	f.StringVar(&t.pluginSettings, "plugin-settings", "", "JSON `file` with the settings of the plugin's block")
 	f.StringVar(&t.workerSettings, "worker-settings", "", "JSON `file` with the settings of the worker's block")
