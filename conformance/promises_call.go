@@ -9,7 +9,7 @@ func callRules() []Rule {
 			plugin("c", `A process begins in its own directory, else in its container's, else in "/". The directory is made where it is missing, as the process's own user's; one that is there stays whose it is.`),
 			plugin("d", `A command without a slash is sought in the process's own PATH. A relative path with one begins in the process's directory.`),
 			plugin("e", `Arguments come byte for byte. What takes more than 2 MiB with the path and the environment is Invalid (too-large), and so is what the kernel cannot take.`),
-			plugin("f", `A program that is not there is Invalid (executable-not-found), and one that cannot be run Invalid (not-executable). The codes 126 and 127 are a command's own.`),
+			plugin("f", `A program that is not there is Invalid (executable-not-found), and one that the kernel cannot run Invalid (not-executable): no shell is tried in its place. The codes 126 and 127 are a command's own.`),
 			plugin("g", `A process begins with the descriptors 0, 1 and 2 and no other, with the umask 022, and with no signal ignored or blocked.`),
 			plugin("h", `A user is a name, a number, or two numbers with a colon between them, and means what the container's own files say, groups included. A name that they do not know is Invalid (user-not-found).`),
 			host("i", `The host resolves the paths of mounts before a plugin gets them.`),

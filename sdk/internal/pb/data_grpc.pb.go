@@ -46,8 +46,8 @@ type DataClient interface {
 	// are not kept.
 	//
 	// An entry adds to what is there. A file or link replaces a file or link of its name, and a directory is merged with a directory and
-	// replaces a symbolic link. A file or link in the place of a directory replaces it if it is empty, a directory in the place of a file
-	// replaces that, or the archive is CLASS_INVALID with the reason archive; a directory with content is never replaced. No entry goes
+	// replaces a symbolic link. A file or link where an empty directory is, and a directory where a file is, replace that, or make the
+	// archive CLASS_INVALID with the reason archive; a file or link where a directory with content is always does the latter. No entry goes
 	// through a symbolic link, also where that stays in the volume, as lib/x does where lib is a link to usr/lib: the archive is
 	// CLASS_INVALID with the reason archive, or a directory replaces the link. The entry "./" is the directory below which the archive
 	// goes in. A PAX global header is taken, and may be left unheeded.
@@ -181,8 +181,8 @@ type DataServer interface {
 	// are not kept.
 	//
 	// An entry adds to what is there. A file or link replaces a file or link of its name, and a directory is merged with a directory and
-	// replaces a symbolic link. A file or link in the place of a directory replaces it if it is empty, a directory in the place of a file
-	// replaces that, or the archive is CLASS_INVALID with the reason archive; a directory with content is never replaced. No entry goes
+	// replaces a symbolic link. A file or link where an empty directory is, and a directory where a file is, replace that, or make the
+	// archive CLASS_INVALID with the reason archive; a file or link where a directory with content is always does the latter. No entry goes
 	// through a symbolic link, also where that stays in the volume, as lib/x does where lib is a link to usr/lib: the archive is
 	// CLASS_INVALID with the reason archive, or a directory replaces the link. The entry "./" is the directory below which the archive
 	// goes in. A PAX global header is taken, and may be left unheeded.
