@@ -71,14 +71,22 @@ func (s *Store) StreamIn(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn, 
 	return s.settle(id, root.Unpack(ctx, in.Path, r))
 }
 
-// StreamOut packs what is in a volume.
+// StreamOut packs what is in a volume. One that is destroyed meanwhile is NotFound, however much of it had been packed.
 func (s *Store) StreamOut(ctx context.Context, id sdk.VolumeID, out sdk.StreamOut, w io.Writer) error {
 	root, err := s.open(ctx, id, out.Encoding)
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return root.Pack(ctx, out.Path, w)
+	sink := sdk.KeepWriter(w)
+	err = root.Pack(ctx, out.Path, sink)
+	if own := sink.Err(); own != nil {
+		return own
+	}
+	if ctx.Err() != nil {
+		return err
+	}
+	return s.settle(id, err)
 }
 
 // StatFile tells about a file.
@@ -98,7 +106,10 @@ func (s *Store) ListFiles(ctx context.Context, id sdk.VolumeID, dir string, emit
 		return err
 	}
 	defer root.Close()
-	return root.List(ctx, dir, emit)
+	if err := root.List(ctx, dir, emit); err != nil {
+		return err
+	}
+	return s.settle(id, nil)
 }
 
 // ReadFile reads a part of a file.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -240,6 +241,41 @@ func TestDestroyUnderArchive(t *testing.T) {
 		t.Errorf("the archive: %v", err)
 	}
 }
+
+// TestDestroyUnderReader destroys a volume of which an archive, or a list, is on its way: a part of it is never taken for the whole.
+func TestDestroyUnderReader(t *testing.T) {
+	for name, read := range map[string]func(b bench, destroy func()) error{
+		"stream": func(b bench, destroy func()) error {
+			return b.StreamOut(t.Context(), "v", sdk.StreamOut{}, writes(func(p []byte) (int, error) { destroy(); return len(p), nil }))
+		},
+		"list": func(b bench, destroy func()) error {
+			return b.ListFiles(t.Context(), "v", "", func(sdk.FileInfo) error { destroy(); return nil })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, Options{})
+			b.create("v", "")
+			for i := range 300 {
+				if err := os.WriteFile(filepath.Join(b.Dir("v"), fmt.Sprint(i)), make([]byte, 1<<10), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := read(b, sync.OnceFunc(func() {
+				if err := b.DestroyVolume(t.Context(), "v"); err != nil {
+					t.Error(err)
+				}
+			}))
+			if !sdk.IsNotFound(err, sdk.KindVolume) {
+				t.Errorf("it ended with %v", err)
+			}
+		})
+	}
+}
+
+// writes is a writer that is a function.
+type writes func([]byte) (int, error)
+
+func (f writes) Write(p []byte) (int, error) { return f(p) }
 
 // TestQuiesce seals only what the containers let go.
 func TestQuiesce(t *testing.T) {

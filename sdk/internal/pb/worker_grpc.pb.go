@@ -130,7 +130,7 @@ type WorkerClient interface {
 	// slipway.installation is cheap.
 	ListVolumes(ctx context.Context, in *ListVolumesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListVolumesResponse], error)
 	// DestroyVolume removes a volume and its content. Idempotent: one that is not there is a success. A stream that is going into it ends as
-	// CLASS_NOT_FOUND of the volume, at once or when the last of it has come.
+	// CLASS_NOT_FOUND of the volume, at once or when the last of it has come. One that comes out of it ends so, too, or has all of it.
 	DestroyVolume(ctx context.Context, in *DestroyVolumeRequest, opts ...grpc.CallOption) (*DestroyVolumeResponse, error)
 	// CreateContainer makes a container in which processes can start. Idempotent by token. It may take minutes and tells of
 	// them by progress; the last message is done, and a stream that ends without it has failed. After an error a half-made
@@ -488,7 +488,7 @@ type WorkerServer interface {
 	// slipway.installation is cheap.
 	ListVolumes(*ListVolumesRequest, grpc.ServerStreamingServer[ListVolumesResponse]) error
 	// DestroyVolume removes a volume and its content. Idempotent: one that is not there is a success. A stream that is going into it ends as
-	// CLASS_NOT_FOUND of the volume, at once or when the last of it has come.
+	// CLASS_NOT_FOUND of the volume, at once or when the last of it has come. One that comes out of it ends so, too, or has all of it.
 	DestroyVolume(context.Context, *DestroyVolumeRequest) (*DestroyVolumeResponse, error)
 	// CreateContainer makes a container in which processes can start. Idempotent by token. It may take minutes and tells of
 	// them by progress; the last message is done, and a stream that ends without it has failed. After an error a half-made
