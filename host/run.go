@@ -265,7 +265,8 @@ func (h *Host) beginRun(ctx context.Context, req RunRequest) (*run, error) {
 	if err := r.claim(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.addInputs(ctx); err != nil {
+	h.fault("run-claimed")
+	if err := r.addInputs(context.WithoutCancel(ctx)); err != nil { // it has begun: an interrupt now ends it, as one later does
 		return nil, err
 	}
 	for _, s := range req.Job.Steps {

@@ -73,6 +73,25 @@ job "j" {
 	}
 }
 
+// TestInterruptedAtOnce: a run that is interrupted the moment that it has begun has ended, and is not left for somebody to resume.
+func TestInterruptedAtOnce(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	h := openHost(t, newMemory(t, "m"), Options{fault: func(at string) {
+		if at == "run-claimed" {
+			interrupt()
+		}
+	}}, "m")
+	req := RunRequest{ID: "r", Job: parseJob(t, copyJob), Inputs: map[string]string{"text": tree(t, map[string]string{"a": "x"})}}
+	if res, err := h.Run(ctx, req); err != nil || states(res) != "s=aborted" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if r, err := h.RunByID(t.Context(), "r"); err != nil || !r.Ended {
+		t.Errorf("%+v, %v", r, err)
+	}
+	checkEmpty(t, h)
+}
+
 // TestDestroyedWhileMade: a container is destroyed by its owner's other caller while it is being made. It is gone in the end, though its worker made it after it was told to destroy it.
 func TestDestroyedWhileMade(t *testing.T) {
 	t.Parallel()
