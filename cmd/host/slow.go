@@ -36,27 +36,31 @@ func (a *app) whileSlow(what func() string) (done func()) {
 	}
 }
 
-// slowWorkers says which workers are waited for. Each is named once in a while: a worker that hangs holds up many calls.
+// slowWorkers says which workers are waited for. Each is named once in a while for each kind of call, such as destroying: a worker that hangs holds up many.
 type slowWorkers struct {
 	say func(string)
 
 	mu   sync.Mutex
-	said map[string]time.Time // when, by worker
+	said map[slowKind]time.Time // when
 }
 
-// slowAgain is how long nothing more is said of a worker.
+type slowKind struct{ worker, verb string }
+
+// slowAgain is how long nothing more is said of a kind.
 const slowAgain = 10 * time.Second
 
 func (s *slowWorkers) tell(worker, what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if at, ok := s.said[worker]; ok && time.Since(at) < slowAgain {
+	verb, _, _ := strings.Cut(what, " ")
+	kind := slowKind{worker, verb}
+	if at, ok := s.said[kind]; ok && time.Since(at) < slowAgain {
 		return
 	}
 	if s.said == nil {
-		s.said = make(map[string]time.Time)
+		s.said = make(map[slowKind]time.Time)
 	}
-	s.said[worker] = time.Now()
+	s.said[kind] = time.Now()
 	s.say(fmt.Sprintf("waiting for worker %s: %s", worker, what))
 }
 

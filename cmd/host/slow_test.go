@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"slices"
 	"testing"
 )
 
@@ -28,6 +29,19 @@ worker "m" { plugin = "mute" }
 	r.signal(os.Interrupt)
 	r.signal(os.Interrupt)
 	r.wait()
+}
+
+// TestSlowKinds: a worker that was waited for to be there, and then for what it destroys, is named with both, however many calls wait for each.
+func TestSlowKinds(t *testing.T) {
+	var said []string
+	s := slowWorkers{say: func(text string) { said = append(said, text) }}
+	for _, what := range []string{"it is away", "destroy container c", "destroy volume v", "it is away"} {
+		s.tell("m", what)
+	}
+	s.tell("n", "it is away")
+	if want := []string{"waiting for worker m: it is away", "waiting for worker m: destroy container c", "waiting for worker n: it is away"}; !slices.Equal(said, want) {
+		t.Errorf("%q", said)
+	}
 }
 
 // TestSlowWorkerIsTold: commands that wait for a worker say for what, and so does one that waits for a daemon.
