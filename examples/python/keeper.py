@@ -172,6 +172,16 @@ def monitor(control, argv, executable, env, cwd, files):
             return
 
 
+def signal_name(number):
+    """A signal's name without SIG. Python names only two of the real-time signals, and none of the two that the C library keeps to itself."""
+    if number >= signal.SIGRTMIN:
+        return f"RTMIN+{number - signal.SIGRTMIN}"
+    try:
+        return signal.Signals(number).name[3:]
+    except ValueError:
+        return str(number)
+
+
 def kill_tree(top):
     """Kills all below a process. Whoever is born meanwhile falls to the next round."""
     children = {}
@@ -344,7 +354,7 @@ class Process:
         signalled = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
         self.exit = {
             "code": 128 + signalled if signalled else os.WEXITSTATUS(status),
-            "signal": signal.Signals(signalled).name[3:] if signalled else "",
+            "signal": signal_name(signalled) if signalled else "",
             "reason": "signalled" if signalled else "exited",
             "started": self.started, "ended": max(self.ended, self.started), "peak": self.leader["peak"], "cut": self.leader.get("cut", False),
         }
