@@ -284,7 +284,7 @@ class DataService:
         self.store = plugin.store
 
     def StreamIn(self, requests, context):
-        head = next(requests).header
+        head = _header(requests)
         s = self.store(head.worker)
         check_id("volume", head.volume)
         encoding = _encoding(head.encoding)
@@ -334,7 +334,7 @@ class DataService:
         raise unsupported("files.read")
 
     def FollowProcess(self, requests, context):
-        head = next(requests).header
+        head = _header(requests)
         s = self.store(head.worker)
         check_id("container", head.container)
         check_id("process", head.process)
@@ -356,6 +356,14 @@ class DataService:
                 if "done" in header:
                     return
                 yield _frame(header, data)
+
+
+def _header(requests):
+    """The header of a stream, which is its first frame."""
+    frame = next(requests, None)
+    if frame is None or frame.WhichOneof("frame") != "header":
+        raise invalid("spec", "the stream does not begin with its header")
+    return frame.header
 
 
 def _relay_up(requests, conn):
