@@ -1,10 +1,11 @@
 """Tar archives: packing below a directory, and unpacking so that whatever an archive says, nothing outside changes (rule 9).
 
-Names are bytes. Every path is walked part by part from an open directory, following no link. The writer is the standard library's;
-its reader takes a damaged archive for a whole one, so there is one here that does not.
+Names are bytes. Every path is walked part by part from an open directory, and no link is followed that the contract does not tell to
+follow. The writer is the standard library's; its reader takes a damaged archive for a whole one, so there is one here that does not.
 """
 
 import contextlib
+import errno
 import os
 import stat
 import tarfile
@@ -36,9 +37,48 @@ def open_below(root, parts, make=False):
 # Packing.
 
 
+def open_following(root, parts):
+    """A new descriptor of a directory below root, for reading: links that lead there are followed, but never out of root."""
+    at, left, links = [], list(parts), 0  # at is passed, and free of links
+    fd = os.dup(root)
+    try:
+        while left:
+            part = left.pop(0)
+            if part in (b"", b"."):
+                continue
+            if part == b"..":
+                if not at:
+                    raise invalid("path", "a link in the path leaves the volume")
+                at.pop()
+                below = open_below(root, at)  # and not by "..", which is elsewhere once something is moved
+            elif (target := _target(fd, part)) is None:
+                at.append(part)
+                below = open_below(fd, [part])
+            else:
+                links += 1
+                if target.startswith(b"/") or links > 40:
+                    raise invalid("path", "a link in the path leaves the volume, or is one of too many")
+                left[:0] = target.split(b"/")
+                continue
+            os.close(fd)
+            fd = below
+        return os.dup(fd)
+    finally:
+        os.close(fd)
+
+
+def _target(fd, name):
+    """What a link leads to; None: it is no link."""
+    try:
+        return os.readlink(name, dir_fd=fd)
+    except OSError as e:
+        if e.errno != errno.EINVAL:
+            raise
+
+
 def pack(root, parts):
     """Yields the archive of what is at parts below root: of a directory what is in it, of anything else one entry."""
-    parent = open_below(root, parts[:-1])
+    parent = open_following(root, parts[:-1])
     try:
         links = {}
         if parts and not stat.S_ISDIR(_lstat(parent, parts[-1]).st_mode):
