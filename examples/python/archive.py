@@ -154,6 +154,7 @@ class Entry:
         self.name, self.link = _text(block[0:100]), _text(block[157:257])
         self.mode, self.uid, self.gid = _number(block[100:108]) & 0o7777, _number(block[108:116]), _number(block[116:124])
         self.size, self.mtime = _number(block[124:136]), _number(block[136:148]) * 10**9
+        self.pieces = self.length = None  # of a sparse file: the offset and size of each piece that is not a hole, and how long it is
         if block[257:263] == b"ustar\0" and block[345] != 0:
             self.name = _text(block[345:500]) + b"/" + self.name
 
@@ -170,10 +171,9 @@ class Entry:
                     whole, _, part = value.partition(b".")
                     fraction = int(part.ljust(9, b"0")[:9] or 0)
                     self.mtime = int(whole) * 10**9 + (-fraction if value.startswith(b"-") else fraction)
-                elif key.startswith(b"GNU.sparse."):
-                    raise unsupported("tar.sparse")
             except ValueError:
                 raise damaged(f"has a record {key!r} that is no number") from None
+        self.name = records.get(b"GNU.sparse.name", self.name)  # its path is one that GNU tar makes up
 
 
 def _text(field):
@@ -200,8 +200,66 @@ def _records(data):
         key, equals, value = record[len(length) + 1 : -1].partition(b"=")
         if len(record) != int(length) or not record.endswith(b"\n") or not equals or b"\0" in key + value:
             raise damaged("has an extended header with a broken record")
+        if key in (b"GNU.sparse.offset", b"GNU.sparse.numbytes"):  # the only ones that come again and again
+            key, value = b"GNU.sparse.map", records.get(b"GNU.sparse.map", b"") + value + b","
         records[key] = value
     return records
+
+
+# Sparse files. Their entries hold nothing but the pieces between the holes; where those belong is told in the header and blocks after it (the
+# old format of GNU), in the extended header (0.0 and 0.1), or in blocks before the data (1.0).
+
+
+def _sparse(e, block, records, read):
+    """Reads where the pieces of an entry belong, if it is a sparse file."""
+    version = records.get(b"GNU.sparse.major", b"0") + b"." + records.get(b"GNU.sparse.minor", b"0")
+    length = records.get(b"GNU.sparse.realsize", records.get(b"GNU.sparse.size", b""))
+    if e.type == b"S":
+        e.type, e.length, numbers, more = b"0", _number(block[483:495]), _fields(block[386:482]), block[482]
+        while more:
+            block = _map_block(read, 12 * len(numbers))
+            more = block[504]
+            numbers += _fields(block[:504])
+    elif e.type not in b"0\0007" or not any(key.startswith(b"GNU.sparse.") for key in records):
+        return
+    elif version == b"1.0":
+        e.length, lines, count, wanted = _natural(length), bytearray(), 0, 0
+        while count <= wanted:  # the first says how many pairs follow
+            lines += (block := _map_block(read, len(lines)))
+            count += block.count(b"\n")
+            if count and not wanted:
+                wanted = 2 * _natural(lines[: lines.index(b"\n")])
+        numbers = [_natural(line) for line in lines.split(b"\n")[1 : wanted + 1]]
+        e.size -= len(lines)
+    elif version in (b"0.0", b"0.1"):
+        e.length, numbers = _natural(length), [_natural(n) for n in records.get(b"GNU.sparse.map", b"").split(b",") if n]
+    else:
+        raise unsupported("tar.sparse")
+    e.pieces, end = list(zip(numbers[::2], numbers[1::2])), 0
+    for offset, size in e.pieces:
+        if not end <= offset <= offset + size:
+            raise damaged("has a sparse file whose pieces are not one after another")
+        end = offset + size
+    if len(numbers) % 2 or not end <= e.length < 2**63 or sum(size for _, size in e.pieces) != e.size:
+        raise damaged("has a sparse file whose pieces are not what is in it")
+
+
+def _map_block(read, before):
+    block = read(tarfile.BLOCKSIZE)
+    if len(block) < tarfile.BLOCKSIZE or before > 1 << 20:
+        raise damaged("has a sparse file whose map is too long, or ends within it")
+    return block
+
+
+def _fields(data):
+    """The numbers of a map in a header. Those that are not used are empty."""
+    return [_number(data[i : i + 12]) for i in range(0, len(data), 12) if data[i]]
+
+
+def _natural(digits):
+    if not digits.isdigit() or len(digits) > 20:
+        raise damaged("has a sparse file with a number that is none")
+    return int(digits)
 
 
 def entries(read):
@@ -230,10 +288,11 @@ def entries(read):
             else:
                 own[b"path" if entry.type == b"L" else b"linkpath"] = data.rstrip(b"\0")
             continue
-        entry.extend({**globals_, **own})
-        own = {}
+        records, own = {**globals_, **own}, {}
+        entry.extend(records)
         if entry.size < 0 or not 0 <= min(entry.uid, entry.gid) <= max(entry.uid, entry.gid) < 2**32 - 1:
             raise damaged("has an entry with a size or an owner that cannot be")
+        _sparse(entry, block, records, read)
         yield entry
 
 
@@ -242,15 +301,16 @@ def unpack(root, read, writing):
     dirs = {}  # attributes of directories: they are set in the end, for what is written below changes them
     for e in entries(read):
         parts = _inside(e.name)
-        left = e.size if e.type in b"0\0007" else 0
         if e.type in b"0\0" and e.name.endswith(b"/"):
             e.type = b"5"  # as the oldest format says it
+        if e.type not in b"0\0007":
+            e.size, e.pieces = 0, None
         with writing():
             fd = _make(root, parts, e)
         if e.type == b"5":
             dirs[tuple(parts)] = e
         try:
-            _data(fd, read, left, writing)
+            _data(fd, read, e, writing)
             if fd is not None:
                 with writing():
                     _attributes(fd, e)
@@ -297,8 +357,6 @@ def _make(root, parts, e):
             return _hard_link(root, parts, parent, e)
         if e.type in b"34":
             raise unsupported("tar.devices")
-        if e.type == b"S":
-            raise unsupported("tar.sparse")
         if e.type not in b"0\000267":
             raise damaged(f"has an entry of the unknown type {e.type!r}")
         _clear(parent, name)
@@ -348,17 +406,22 @@ def _hard_link(root, parts, parent, e):
         os.close(other)
 
 
-def _data(fd, read, left, writing):
-    padding = -left % tarfile.BLOCKSIZE
-    while left > 0:
-        data = read(min(left, CHUNK))
-        if not data:
-            raise damaged("ends in a file")
-        left -= len(data)
+def _data(fd, read, e, writing):
+    if e.pieces is not None:
         with writing():
-            view = memoryview(data)
-            while view:
-                view = view[os.write(fd, view) :]
+            os.ftruncate(fd, e.length)  # of holes only, as yet
+    for offset, left in [(0, e.size)] if e.pieces is None else e.pieces:
+        while left > 0:
+            data = read(min(left, CHUNK))
+            if not data:
+                raise damaged("ends in a file")
+            left -= len(data)
+            with writing():
+                view = memoryview(data)
+                while view:
+                    written = os.pwrite(fd, view, offset)
+                    view, offset = view[written:], offset + written
+    padding = -e.size % tarfile.BLOCKSIZE
     if len(read(padding)) < padding:
         raise damaged("ends in a file's padding")
 

@@ -304,8 +304,8 @@ class DataService:
                 os.close(top)
         except OSError as e:
             s.volume(head.volume)  # if it was destroyed, that is what happened
-            raise Fault("exhausted" if e.errno == 28 else "invalid" if e.errno == 36 else "internal", f'volume "{head.volume}": {e.strerror}',
-                        reason={28: "storage", 36: "archive"}.get(e.errno, "")) from None  # ENOSPC, ENAMETOOLONG
+            cls, reason = {28: ("exhausted", "storage"), 27: ("invalid", "too-large"), 36: ("invalid", "archive")}.get(e.errno, ("internal", ""))
+            raise Fault(cls, f'volume "{head.volume}": {e.strerror}', reason=reason) from None  # ENOSPC, EFBIG, ENAMETOOLONG
         finally:
             os.close(root)
         while read(archive.CHUNK):
