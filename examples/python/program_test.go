@@ -4,10 +4,13 @@
 package python
 
 import (
+	"archive/tar"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"maps"
 	"os"
@@ -116,6 +119,107 @@ func TestConformance(t *testing.T) {
 		options.Only = smoke
 	}
 	conformance.Run(t, target, options)
+}
+
+// TestBeyondTheSuite holds what the pages promise and no case asks of a plugin without more features: sparse files are taken, links on the way
+// of a path are followed within the volume, and a real-time signal has a name.
+func TestBeyondTheSuite(t *testing.T) {
+	needs(t)
+	ctx := t.Context()
+	instance, err := program(t, newState(t)).Open(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer instance.Close()
+	w, err := instance.Runtime.Worker("here")
+	if err != nil {
+		t.Fatal(err)
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(w.CreateVolume(ctx, sdk.VolumeSpec{ID: "v", Token: "t"}))
+	defer func() {
+		if err := w.DestroyVolume(context.WithoutCancel(ctx), "v"); err != nil {
+			t.Error(err)
+		}
+	}()
+	out := func(path string) (string, error) {
+		var b bytes.Buffer
+		if err := w.StreamOut(ctx, "v", sdk.StreamOut{Path: path}, &b); err != nil {
+			return "", err
+		}
+		r := tar.NewReader(&b)
+		if _, err := r.Next(); err != nil {
+			return "", err
+		}
+		data, err := io.ReadAll(r)
+		return string(data), err
+	}
+
+	dir := t.TempDir()
+	want := make([]byte, 4<<20)
+	f, err := os.Create(filepath.Join(dir, "f"))
+	must(err)
+	must(f.Truncate(int64(len(want))))
+	for i := range 100 {
+		at := 40_000 * i
+		_, err := f.WriteAt(want[at:at+copy(want[at:], fmt.Sprint("piece ", i))], int64(at))
+		must(err)
+	}
+	must(f.Close())
+	for _, format := range []string{"--format=oldgnu", "--sparse-version=0.0", "--sparse-version=0.1", "--sparse-version=1.0"} {
+		archive, err := exec.CommandContext(ctx, "tar", "-c", "-C", dir, "--sparse", "--hole-detection=raw", format, "f").Output()
+		must(err)
+		if len(archive) > len(want)/2 {
+			t.Fatalf("%s: tar makes %d bytes of it, no holes", format, len(archive))
+		}
+		must(w.StreamIn(ctx, "v", sdk.StreamIn{Path: format}, bytes.NewReader(archive)))
+		if got, err := out(format + "/f"); got != string(want) || err != nil {
+			t.Errorf("%s: %d bytes came out, %v; want the %d that went in", format, len(got), err, len(want))
+		}
+	}
+
+	for name, to := range map[string]string{"a/in": "../b", "a/absolute": "/etc", "a/above": "../..", "a/loop": "loop", "b/f": "../a"} {
+		must(os.MkdirAll(filepath.Dir(filepath.Join(dir, "links", name)), 0o755))
+		must(os.Symlink(to, filepath.Join(dir, "links", name)))
+	}
+	archive, err := exec.CommandContext(ctx, "tar", "-c", "-C", filepath.Join(dir, "links"), ".").Output()
+	must(err)
+	must(w.StreamIn(ctx, "v", sdk.StreamIn{}, bytes.NewReader(archive)))
+	for _, path := range []string{"a/in/f", "a/in/f/in/f", "a/absolute", "a/loop"} {
+		if _, err := out(path); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	for _, path := range []string{"a/absolute/hostname", "a/above/etc", "a/loop/f"} {
+		if _, err := out(path); !errors.Is(err, sdk.ReasonPath) {
+			t.Errorf("%s: %v, want %v", path, err, sdk.ReasonPath)
+		}
+	}
+
+	must(w.CreateContainer(ctx, sdk.ContainerSpec{ID: "c", Token: "t"}, nil))
+	defer func() {
+		if err := w.DestroyContainer(context.WithoutCancel(ctx), "c"); err != nil {
+			t.Error(err)
+		}
+	}()
+	for number, name := range map[int]sdk.Signal{6: "ABRT", 34: "RTMIN+0", 40: "RTMIN+6", 64: "RTMIN+30"} {
+		id := sdk.ProcessID(fmt.Sprint("p", number))
+		must(w.StartProcess(ctx, "c", sdk.ProcessSpec{ID: id, Token: "t", Path: "sh", Args: []string{"-c", fmt.Sprintf("kill -%d $$", number)}}))
+		var exit sdk.Exit
+		must(w.FollowProcess(ctx, "c", id, 0, sdk.Follow{
+			Acks:   make(chan sdk.Position),
+			Output: func([]sdk.Record) error { return nil },
+			Exit:   func(e sdk.Exit) error { exit = e; return nil },
+		}))
+		if exit.Signal != name || exit.Code != 128+number {
+			t.Errorf("signal %d: the exit is %+v, want %s", number, exit, name)
+		}
+	}
 }
 
 // TestKeeperKilled ends a container from outside, as a machine that restarts does: what was recorded can still be read, and nothing is
