@@ -187,6 +187,13 @@ func (p *plugin) silent(why error) {
 
 // apply brings the workers in line with an event. It is called from one goroutine at a time. An event that nobody can take is an error: the plugin's defect.
 func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent, running map[string]monitored, monitors *sync.WaitGroup) error {
+	if e.Kind != sdk.WorkerRemove { // all of it is taken, or nothing: else who asks hears of some workers, and nothing of the defect
+		for _, info := range e.Workers {
+			if _, ok := p.block(info.Name); !ok {
+				return sdk.NewInternal(nil, "it tells a worker %q, which is neither one of its blocks' nor a node of one", info.Name)
+			}
+		}
+	}
 	var looks sync.WaitGroup
 	if e.Kind == sdk.WorkerSnapshot {
 		told := make(map[string]bool, len(e.Workers))
@@ -217,9 +224,6 @@ func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent
 		if e.Kind == sdk.WorkerRemove {
 			p.remove(info.Name, running)
 			continue
-		}
-		if _, ok := p.block(info.Name); !ok {
-			return sdk.NewInternal(nil, "it tells a worker %q, which is neither one of its blocks' nor a node of one", info.Name)
 		}
 		w, err := p.take(info)
 		if err != nil {

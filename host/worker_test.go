@@ -223,6 +223,56 @@ func TestRemoveOfAnothersWorker(t *testing.T) {
 	}
 }
 
+// sought is a runtime that notes which workers are asked for.
+type sought struct {
+	sdk.Runtime
+	workers func(ctx context.Context, emit func(sdk.WorkerEvent) error) error
+	names   chan string
+}
+
+func (a *sought) Workers(ctx context.Context, emit func(sdk.WorkerEvent) error) error {
+	return a.workers(ctx, emit)
+}
+
+func (a *sought) Worker(name string) (sdk.Worker, error) {
+	a.names <- name
+	return a.Runtime.Worker(name)
+}
+
+// Of a snapshot with somebody else's worker nothing is taken, so that no worker of it is told to be well while the defect is not told.
+func TestSnapshotWithAnothersWorker(t *testing.T) {
+	t.Parallel()
+	refused := make(chan error, 1)
+	a := &sought{Runtime: newMemory(t, "m"), names: make(chan string, 8)}
+	a.workers = func(ctx context.Context, emit func(sdk.WorkerEvent) error) error {
+		err := emit(sdk.WorkerEvent{Kind: sdk.WorkerSnapshot, Workers: []sdk.WorkerInfo{{Name: "m", Platform: "memory"}, {Name: "other"}}})
+		select {
+		case refused <- err:
+		default: // it is asked again
+		}
+		return err
+	}
+	h, err := Open(t.Context(), testConfig("m"), Options{StateDir: t.TempDir(), Runtimes: map[string]sdk.Runtime{"memory": a}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closeTestHost(t, h) })
+	if err := <-refused; !errors.Is(err, sdk.Internal) {
+		t.Errorf("the snapshot came to %v", err)
+	}
+	select {
+	case name := <-a.names:
+		t.Errorf("worker %q of it was taken", name)
+	default:
+	}
+	if err := h.Ready(testkit.Context(t)); err != nil {
+		t.Error(err)
+	}
+	if w := h.Workers()[0]; w.Up {
+		t.Errorf("worker %s is told to be well", w.Name)
+	}
+}
+
 // A worker that says it is well and refuses a create for ever does not hold a step for ever: another worker takes it.
 func TestUnavailableForEver(t *testing.T) {
 	t.Parallel()
