@@ -64,13 +64,13 @@ func InProcess(rt sdk.Runtime, worker string) Target {
 	return Opened("in process", worker, func(context.Context) (sdk.Runtime, func(), error) { return rt, func() {}, nil })
 }
 
-// Opened tests whatever open gives; the function that comes with it frees it.
+// Opened tests whatever open gives, by [sdk.Checked], as hosts call a runtime; the function that comes with it frees it.
 func Opened(name, worker string, open func(context.Context) (sdk.Runtime, func(), error)) Target {
 	return Target{Name: name, Worker: worker, Local: true, Open: func(ctx context.Context) (*Instance, error) {
 		rt, free, err := open(ctx)
 		if err != nil {
 			return nil, err
 		}
-		return &Instance{Runtime: rt, Close: free}, nil
+		return &Instance{Runtime: sdk.Checked(rt), Close: free}, nil
 	}}
 }

@@ -112,7 +112,7 @@ func TestErrorsThatSayTooLittle(t *testing.T) {
 		"which state":       {&sdk.Error{Class: sdk.FailedPrecondition}, Fail},
 	} {
 		f := &fake{create: func(context.Context, sdk.VolumeSpec) error { return tt.err }}
-		r := execute(t, f, Options{}, probe("case", func(ctx context.Context, c *C) { c.W.CreateVolume(ctx, sdk.VolumeSpec{ID: "v"}) })).result(t, "case")
+		r := execute(t, f, Options{}, probe("case", func(ctx context.Context, c *C) { c.W.CreateVolume(ctx, sdk.VolumeSpec{ID: "v", Token: "t"}) })).result(t, "case")
 		if r.Status != tt.want {
 			t.Errorf("%s: %s, want %s", what, r.Status, tt.want)
 		}

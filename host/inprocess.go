@@ -24,7 +24,7 @@ type inProcess struct {
 }
 
 func newInProcess(name string, rt sdk.Runtime) *inProcess {
-	return &inProcess{name: name, session: &launch.Session{Epoch: 1, Runtime: rt}, since: time.Now()}
+	return &inProcess{name: name, session: &launch.Session{Epoch: 1, Runtime: sdk.Checked(rt)}, since: time.Now()}
 }
 
 func (p *inProcess) Session(context.Context) (*launch.Session, error) { return p.session, nil }

@@ -5,6 +5,23 @@
 // and holds types, their validation, the error classes and the configuration schema. Code that talks to anything
 // belongs elsewhere.
 //
+// # Start here
+//
+// To have a plugin this evening, follow package sdk/guide: it leads from an empty directory to a program that passes the conformance suite's core.
+// Which packages do the greater part of the work for yours depends on what your runtime is:
+//
+//   - It makes containers on the machine where the plugin runs: package machine asks three functions of you, and does the rest.
+//     examples/chroot is such a plugin in 131 lines, plugins/runc one that people use.
+//   - Its containers are elsewhere, or it has volumes of its own, and it can execute a command in a container: package shim makes processes of that,
+//     with all that the contract says of them. plugins/garden is such a plugin.
+//   - Your plugin, or an agent of yours, has the pipes of each process: package keeper keeps output, exit and stdin. plugins/memory is such a plugin.
+//   - Volumes are directories that the plugin reaches: package volumedir has them whole, package volumetar only their archives.
+//   - It keeps records on a disk: package shelf has them survive a kill, and lets two plugins at one directory.
+//
+// rpc.Serve checks each request before your code sees it, as [Checked] does. In tests, package rpc/rpctest puts the wire between a runtime and its user inside one
+// process, and package conformance runs the suite on a worker or a program; slipway conformance run does so from a shell. For another
+// language, sdk/proto/slipway/runtime/v1alpha1/plugin.proto says where to begin.
+//
 // # Words
 //
 // A worker is one place with one store of volumes, where containers run: a Garden host, a Nomad node, a memory. A

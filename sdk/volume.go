@@ -2,6 +2,7 @@ package sdk
 
 import (
 	"math"
+	"path"
 	"strings"
 )
 
@@ -86,6 +87,20 @@ type VolumeInfo struct {
 
 // EncodingRaw is a tar stream as it is.
 const EncodingRaw = "raw"
+
+// CheckPath is nil for a path inside a volume: relative, with ".." taken by the letter, and free of NUL bytes. Else it is Invalid with [ReasonPath]. Where links
+// on the way lead only the worker sees.
+func CheckPath(p string) error {
+	switch clean := path.Clean(p); {
+	case path.IsAbs(p):
+		return NewInvalid(ReasonPath, "path %.255q is absolute; paths in a volume are relative to its root", p)
+	case clean == "..", strings.HasPrefix(clean, "../"):
+		return NewInvalid(ReasonPath, "path %.255q leads out of the volume", p)
+	case strings.Contains(p, "\x00"):
+		return NewInvalid(ReasonPath, "path %.255q contains a NUL byte", p)
+	}
+	return nil
+}
 
 // StreamIn says where and how an archive comes into a volume.
 type StreamIn struct {

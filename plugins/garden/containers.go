@@ -202,9 +202,6 @@ func (w *worker) goneAmong(ctx context.Context, volumes []claim.Volume, listed m
 
 // DestroyContainer takes the container away, and then its volumes. What is not ours stays.
 func (w *worker) DestroyContainer(ctx context.Context, id sdk.ContainerID) error {
-	if err := sdk.CheckID(sdk.KindContainer, string(id)); err != nil {
-		return err
-	}
 	unlock, err := w.locks.Lock(ctx, string(id))
 	if err != nil {
 		return err

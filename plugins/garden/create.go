@@ -30,12 +30,6 @@ const (
 
 // CreateContainer makes a container whole, or nothing is left of it.
 func (w *worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, progress func(sdk.Progress)) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := spec.Validate(); err != nil {
-		return err
-	}
 	if progress == nil {
 		progress = func(sdk.Progress) {}
 	}

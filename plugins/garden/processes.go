@@ -82,12 +82,6 @@ func (t text) Read(p []byte) (int, error) { return t.Reader.Read(p) }
 // StartProcess sees to what the shim cannot know: the state of the container, where relative things begin, and proxies. Sealed volumes it does
 // know of: SealVolume tells it.
 func (w *worker) StartProcess(ctx context.Context, id sdk.ContainerID, spec sdk.ProcessSpec) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := spec.Validate(); err != nil {
-		return err
-	}
 	f, err := w.facts(ctx, id)
 	if sdk.IsNotFound(err, sdk.KindContainer) {
 		return w.started(ctx, id, spec)

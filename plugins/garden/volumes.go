@@ -13,12 +13,6 @@ import (
 
 // CreateVolume is the store's, as all that is about volumes but sealing.
 func (w *worker) CreateVolume(ctx context.Context, spec sdk.VolumeSpec) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := spec.Validate(); err != nil {
-		return err
-	}
 	if spec.Privileged && w.config.Privileged != "allow" {
 		return sdk.NewUnsupported(sdk.FeaturePrivileged)
 	}

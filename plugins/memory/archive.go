@@ -5,9 +5,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
-	"path"
 	"slices"
-	"strings"
 	"syscall"
 
 	"github.com/klauspost/compress/gzip"
@@ -27,9 +25,6 @@ func encodings() []string { return []string{sdk.EncodingRaw, encodingZstd, encod
 
 // unpack is StreamIn into a held volume.
 func (w *worker) unpack(ctx context.Context, v *volume, in sdk.StreamIn, r io.Reader) error {
-	if err := checkPath(in.Path); err != nil {
-		return err
-	}
 	source := sdk.KeepReader(r)
 	decoded, closeDecoder, err := decode(in.Encoding, source)
 	if err == nil {
@@ -94,9 +89,6 @@ func (w *worker) tooLargeOrFull(ctx context.Context, v *volume, m *meter) error 
 
 // pack is StreamOut of a held volume.
 func (w *worker) pack(ctx context.Context, v *volume, out sdk.StreamOut, wr io.Writer) error {
-	if err := checkPath(out.Path); err != nil {
-		return err
-	}
 	sink := sdk.KeepWriter(wr)
 	encoded, err := encode(out.Encoding, sink)
 	if err != nil {
@@ -110,17 +102,6 @@ func (w *worker) pack(ctx context.Context, v *volume, out sdk.StreamOut, wr io.W
 		return own // the caller's own
 	}
 	return fileError(ctx, v, out.Path, err)
-}
-
-// checkPath refuses paths that lead out of a volume (rule 11). Those that do so by way of a symbolic link a tree refuses by itself.
-func checkPath(name string) error {
-	switch clean := path.Clean(name); {
-	case path.IsAbs(name):
-		return sdk.NewInvalid(sdk.ReasonPath, "path %q is absolute; paths in a volume are relative to its root", name)
-	case clean == "..", strings.HasPrefix(clean, "../"):
-		return sdk.NewInvalid(sdk.ReasonPath, "path %q leads out of the volume", name)
-	}
-	return nil
 }
 
 // fileError makes an error of the contract from one of a tree about a path.

@@ -38,12 +38,6 @@ type mounted struct {
 
 // CreateContainer makes a container whole or not at all; there is no progress to tell of.
 func (w *worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, _ func(sdk.Progress)) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := spec.Validate(); err != nil {
-		return err
-	}
 	if err := w.supported(spec); err != nil {
 		return err
 	}
@@ -184,9 +178,6 @@ func (w *worker) selectContainers(filter sdk.Filter) []sdk.ContainerInfo {
 // DestroyContainer kills all processes and waits until the last of them has let go of the files. If ctx ends first, the
 // container is listed as gone and DestroyContainer can be called again.
 func (w *worker) DestroyContainer(ctx context.Context, id sdk.ContainerID) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
 	w.mu.Lock()
 	c, ok := w.containers[id]
 	if !ok {

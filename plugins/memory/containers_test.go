@@ -93,7 +93,7 @@ func TestContainerSpecErrors(t *testing.T) {
 				c.spec.ID = "c"
 			}
 			c.spec.Token = "t"
-			wantError(t, w.CreateContainer(t.Context(), c.spec, nil), c.class, c.why)
+			wantError(t, asCalled(t, w).CreateContainer(t.Context(), c.spec, nil), c.class, c.why)
 			if got := containers(t, w, sdk.Filter{}); len(got) != 0 {
 				t.Errorf("left behind: %v", got)
 			}

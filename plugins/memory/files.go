@@ -13,7 +13,7 @@ import (
 
 // StatFile describes a file of a volume.
 func (w *worker) StatFile(ctx context.Context, id sdk.VolumeID, name string) (sdk.FileInfo, error) {
-	v, err := w.holdFile(ctx, id, name)
+	v, err := w.hold(id)
 	if err != nil {
 		return sdk.FileInfo{}, err
 	}
@@ -27,7 +27,7 @@ func (w *worker) StatFile(ctx context.Context, id sdk.VolumeID, name string) (sd
 
 // ListFiles emits a directory as it is at one moment.
 func (w *worker) ListFiles(ctx context.Context, id sdk.VolumeID, dir string, emit func(sdk.FileInfo) error) error {
-	v, err := w.holdFile(ctx, id, dir)
+	v, err := w.hold(id)
 	if err != nil {
 		return err
 	}
@@ -56,10 +56,7 @@ func (w *worker) ListFiles(ctx context.Context, id sdk.VolumeID, dir string, emi
 
 // ReadFile writes a part of a regular file.
 func (w *worker) ReadFile(ctx context.Context, id sdk.VolumeID, name string, offset, length int64, wr io.Writer) error {
-	if offset < 0 {
-		return sdk.NewInvalid(sdk.ReasonSpec, "file %q: offset %d is negative", name, offset)
-	}
-	v, err := w.holdFile(ctx, id, name)
+	v, err := w.hold(id)
 	if err != nil {
 		return err
 	}
@@ -85,14 +82,6 @@ func (w *worker) ReadFile(ctx context.Context, id sdk.VolumeID, name string, off
 		return own
 	}
 	return fileError(ctx, v, name, err)
-}
-
-// holdFile is hold for a look at a path.
-func (w *worker) holdFile(ctx context.Context, id sdk.VolumeID, name string) (*volume, error) {
-	if err := checkPath(name); err != nil {
-		return nil, err
-	}
-	return w.hold(ctx, id)
 }
 
 func (v *volume) fileInfo(name string, info fs.FileInfo) sdk.FileInfo {

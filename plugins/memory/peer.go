@@ -58,20 +58,17 @@ func (p *peers) redeem(secret string) (peerTicket, bool) {
 }
 
 // PeerTicket lets a worker of the same zone send into a volume.
-func (w *worker) PeerTicket(ctx context.Context, dst sdk.VolumeID, in sdk.StreamIn) (sdk.PeerTicket, error) {
+func (w *worker) PeerTicket(_ context.Context, dst sdk.VolumeID, in sdk.StreamIn) (sdk.PeerTicket, error) {
 	if w.zone == "" {
 		return sdk.PeerTicket{}, sdk.NewUnsupported(sdk.FeaturePeerStream)
 	}
-	v, err := w.hold(ctx, dst)
+	v, err := w.hold(dst)
 	if err != nil {
 		return sdk.PeerTicket{}, err
 	}
 	defer w.release(v)
 	if v.tree.Sealed() {
 		return sdk.PeerTicket{}, sealedAgainst(v)
-	}
-	if err := checkPath(in.Path); err != nil {
-		return sdk.PeerTicket{}, err
 	}
 	if err := checkEncoding(in.Encoding); err != nil {
 		return sdk.PeerTicket{}, err
@@ -85,13 +82,11 @@ func (w *worker) PeerSend(ctx context.Context, src sdk.VolumeID, out sdk.StreamO
 	switch {
 	case w.zone == "":
 		return sdk.NewUnsupported(sdk.FeaturePeerStream)
-	case len(ticket.Data) > sdk.MaxTicketBytes:
-		return sdk.NewInvalid(sdk.ReasonTooLarge, "a ticket of %d bytes is longer than %d", len(ticket.Data), sdk.MaxTicketBytes)
 	case ticket.Protocol != w.peers.protocol, ticket.Zone != w.zone:
 		return &sdk.Error{Class: sdk.Unsupported, Feature: sdk.FeaturePeerStream,
 			Message: "the ticket is of another zone, or of a memory in another process; stream through the host"}
 	}
-	v, err := w.hold(ctx, src)
+	v, err := w.hold(src)
 	if err != nil {
 		return err
 	}

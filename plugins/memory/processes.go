@@ -28,12 +28,6 @@ type process struct {
 
 // StartProcess records the process and starts it, both or neither.
 func (w *worker) StartProcess(ctx context.Context, container sdk.ContainerID, spec sdk.ProcessSpec) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := spec.Validate(); err != nil {
-		return err
-	}
 	w.mu.Lock()
 	c, started, err := w.admit(container, spec)
 	w.mu.Unlock()
@@ -144,9 +138,6 @@ func (c *container) countWriter(n int) {
 
 // ListProcesses tells of them in the order of their starts.
 func (w *worker) ListProcesses(ctx context.Context, container sdk.ContainerID) ([]sdk.ProcessInfo, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c, err := w.container(container)
@@ -165,7 +156,7 @@ func (w *worker) ListProcesses(ctx context.Context, container sdk.ContainerID) (
 
 // FollowProcess is the journal's Follow.
 func (w *worker) FollowProcess(ctx context.Context, container sdk.ContainerID, id sdk.ProcessID, from sdk.Position, follow sdk.Follow) error {
-	p, err := w.process(ctx, container, id)
+	p, err := w.process(container, id)
 	if err != nil {
 		return err
 	}
@@ -175,10 +166,7 @@ func (w *worker) FollowProcess(ctx context.Context, container sdk.ContainerID, i
 // SignalProcess hands a signal to the process, which looks at it between two commands. When too many have not been looked
 // at, more are lost, as with a kernel. STOP halts it there, and before what it writes next.
 func (w *worker) SignalProcess(ctx context.Context, container sdk.ContainerID, id sdk.ProcessID, signal sdk.Signal) error {
-	if err := signal.Validate(); err != nil {
-		return err
-	}
-	p, err := w.process(ctx, container, id)
+	p, err := w.process(container, id)
 	switch {
 	case err != nil:
 		return err
@@ -195,10 +183,7 @@ func (w *worker) SignalProcess(ctx context.Context, container sdk.ContainerID, i
 	return nil
 }
 
-func (w *worker) process(ctx context.Context, container sdk.ContainerID, id sdk.ProcessID) (*process, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+func (w *worker) process(container sdk.ContainerID, id sdk.ProcessID) (*process, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	c, err := w.container(container)

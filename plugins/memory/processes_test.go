@@ -119,7 +119,7 @@ func TestProcessErrors(t *testing.T) {
 	start := func(change func(*sdk.ProcessSpec)) error {
 		spec := script("p", "true")
 		change(&spec)
-		return w.StartProcess(t.Context(), "c", spec)
+		return asCalled(t, w).StartProcess(t.Context(), "c", spec)
 	}
 	wantError(t, start(func(s *sdk.ProcessSpec) { s.Path = "" }), sdk.Invalid, sdk.ReasonSpec)
 	wantError(t, start(func(s *sdk.ProcessSpec) { s.Path = "no-such-program" }), sdk.Invalid, sdk.ReasonExecutableNotFound)
@@ -136,7 +136,7 @@ func TestProcessErrors(t *testing.T) {
 	wantError(t, w.FollowProcess(t.Context(), "c", "p", 0, sdk.Follow{}), sdk.NotFound, sdk.KindProcess)
 	wantError(t, w.FollowProcess(t.Context(), "missing", "p", 0, sdk.Follow{}), sdk.NotFound, sdk.KindContainer)
 	wantError(t, w.SignalProcess(t.Context(), "c", "p", sdk.TERM), sdk.NotFound, sdk.KindProcess)
-	wantError(t, w.SignalProcess(t.Context(), "c", "p", "WINCH"), sdk.Invalid, sdk.ReasonSignal)
+	wantError(t, asCalled(t, w).SignalProcess(t.Context(), "c", "p", "WINCH"), sdk.Invalid, sdk.ReasonSignal)
 	_, err := w.ListProcesses(t.Context(), "missing")
 	wantError(t, err, sdk.NotFound, sdk.KindContainer)
 

@@ -24,12 +24,6 @@ type volume struct {
 
 // CreateVolume makes a volume whole or not at all.
 func (w *worker) CreateVolume(ctx context.Context, spec sdk.VolumeSpec) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := spec.Validate(); err != nil {
-		return err
-	}
 	switch {
 	case spec.Import != "":
 		return sdk.NewUnsupported(sdk.FeatureVolumeImport)
@@ -78,10 +72,7 @@ func (w *worker) newTree(spec sdk.VolumeSpec) (*tree.Tree, error) {
 }
 
 // SealVolume makes even open files of the volume read-only.
-func (w *worker) SealVolume(ctx context.Context, id sdk.VolumeID) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+func (w *worker) SealVolume(_ context.Context, id sdk.VolumeID) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	v, err := w.volume(id)
@@ -131,10 +122,7 @@ func (w *worker) selectVolumes(filter sdk.Filter) []sdk.VolumeInfo {
 
 // DestroyVolume takes away the id at once. Containers that mount the volume, and calls that read it, keep its content
 // until they end.
-func (w *worker) DestroyVolume(ctx context.Context, id sdk.VolumeID) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
+func (w *worker) DestroyVolume(_ context.Context, id sdk.VolumeID) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if v, ok := w.volumes[id]; ok {
@@ -146,7 +134,7 @@ func (w *worker) DestroyVolume(ctx context.Context, id sdk.VolumeID) error {
 
 // StreamIn unpacks an archive; archive.go says which.
 func (w *worker) StreamIn(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn, r io.Reader) error {
-	v, err := w.hold(ctx, id)
+	v, err := w.hold(id)
 	if err != nil {
 		return err
 	}
@@ -174,7 +162,7 @@ func (w *worker) StreamIn(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn,
 
 // StreamOut packs the volume as it is when the call begins.
 func (w *worker) StreamOut(ctx context.Context, id sdk.VolumeID, out sdk.StreamOut, wr io.Writer) error {
-	v, err := w.hold(ctx, id)
+	v, err := w.hold(id)
 	if err != nil {
 		return err
 	}
@@ -192,10 +180,7 @@ func (w *worker) volume(id sdk.VolumeID) (*volume, error) {
 }
 
 // hold gives a volume that stays whole until release.
-func (w *worker) hold(ctx context.Context, id sdk.VolumeID) (*volume, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
+func (w *worker) hold(id sdk.VolumeID) (*volume, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	v, err := w.volume(id)

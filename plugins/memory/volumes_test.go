@@ -39,6 +39,22 @@ func newTestWorker(t *testing.T, opts Options) *worker {
 	return w.(*worker)
 }
 
+// asCalled gives a worker as hosts call it, who have wrong requests refused before the worker sees them.
+func asCalled(t *testing.T, w sdk.Worker) sdk.Worker {
+	t.Helper()
+	called, err := sdk.Checked(single{w}).Worker("w")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return called
+}
+
+// single is a runtime of one worker.
+type single struct{ worker sdk.Worker }
+
+func (a single) Workers(context.Context, func(sdk.WorkerEvent) error) error { return nil }
+func (a single) Worker(string) (sdk.Worker, error)                          { return a.worker, nil }
+
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -262,7 +278,8 @@ func TestOneFileIsOneEntry(t *testing.T) {
 	if len(names) != 1 || names[0] != "dir" {
 		t.Errorf("root has %v", names)
 	}
-	_, err = w.StatFile(t.Context(), "v", "/dir")
+	called := asCalled(t, w).(sdk.FileReader)
+	_, err = called.StatFile(t.Context(), "v", "/dir")
 	wantError(t, err, sdk.Invalid, sdk.ReasonPath)
 	_, err = w.StatFile(t.Context(), "v", "dir/missing")
 	wantError(t, err, sdk.NotFound, sdk.KindFile)
@@ -275,8 +292,8 @@ func TestOneFileIsOneEntry(t *testing.T) {
 		wantError(t, sdk.ReadFile(t.Context(), w, sdk.Status{Features: features}, "v", "link", io.Discard), sdk.Invalid, sdk.ReasonPath)
 	}
 	wantError(t, w.ReadFile(t.Context(), "v", "dir", 0, -1, io.Discard), sdk.Invalid, sdk.ReasonPath)
-	wantError(t, w.ReadFile(t.Context(), "v", "../f", 0, -1, io.Discard), sdk.Invalid, sdk.ReasonPath)
-	wantError(t, w.ReadFile(t.Context(), "v", "dir/f", -1, -1, io.Discard), sdk.Invalid, sdk.ReasonSpec)
+	wantError(t, called.ReadFile(t.Context(), "v", "../f", 0, -1, io.Discard), sdk.Invalid, sdk.ReasonPath)
+	wantError(t, called.ReadFile(t.Context(), "v", "dir/f", -1, -1, io.Discard), sdk.Invalid, sdk.ReasonSpec)
 }
 
 func TestStreamErrors(t *testing.T) {
@@ -286,7 +303,7 @@ func TestStreamErrors(t *testing.T) {
 	}
 	must(t, w.SealVolume(t.Context(), "sealed"))
 	in := func(id sdk.VolumeID, in sdk.StreamIn, b []byte) error {
-		return w.StreamIn(t.Context(), id, in, bytes.NewReader(b))
+		return asCalled(t, w).StreamIn(t.Context(), id, in, bytes.NewReader(b))
 	}
 	good := archive(t, map[string]string{"f": "x"})
 	device := func() []byte {
@@ -312,8 +329,8 @@ func TestStreamErrors(t *testing.T) {
 	for _, encoding := range encodings() {
 		wantError(t, w.StreamOut(t.Context(), "open", sdk.StreamOut{Path: "missing", Encoding: encoding}, &nothing), sdk.NotFound, sdk.KindFile)
 	}
-	wantError(t, w.StreamOut(t.Context(), "open", sdk.StreamOut{Path: "../x"}, &nothing), sdk.Invalid, sdk.ReasonPath)
-	wantError(t, w.StreamOut(t.Context(), "open", sdk.StreamOut{Path: "/"}, &nothing), sdk.Invalid, sdk.ReasonPath)
+	wantError(t, asCalled(t, w).StreamOut(t.Context(), "open", sdk.StreamOut{Path: "../x"}, &nothing), sdk.Invalid, sdk.ReasonPath)
+	wantError(t, asCalled(t, w).StreamOut(t.Context(), "open", sdk.StreamOut{Path: "/"}, &nothing), sdk.Invalid, sdk.ReasonPath)
 	if nothing.Len() > 0 {
 		t.Errorf("%d bytes were written before the error", nothing.Len())
 	}
@@ -361,7 +378,7 @@ func TestVolumeSpecErrors(t *testing.T) {
 	create := func(change func(*sdk.VolumeSpec)) error {
 		spec := sdk.VolumeSpec{ID: "v", Token: "t"}
 		change(&spec)
-		return w.CreateVolume(t.Context(), spec)
+		return asCalled(t, w).CreateVolume(t.Context(), spec)
 	}
 	wantError(t, create(func(s *sdk.VolumeSpec) { s.ID = "A" }), sdk.Invalid, sdk.ReasonSpec)
 	wantError(t, create(func(s *sdk.VolumeSpec) { s.Import = "/etc" }), sdk.Unsupported, sdk.FeatureVolumeImport)
@@ -374,7 +391,7 @@ func TestVolumeSpecErrors(t *testing.T) {
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := w.CreateVolume(cancelled, sdk.VolumeSpec{ID: "v", Token: "t"}); err != context.Canceled {
+	if err := asCalled(t, w).CreateVolume(cancelled, sdk.VolumeSpec{ID: "v", Token: "t"}); err != context.Canceled {
 		t.Errorf("cancelled: %v", err)
 	}
 }

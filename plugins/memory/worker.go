@@ -40,9 +40,6 @@ func newWorker(incarnation string, volatile bool, budget *tree.Budget, engine *s
 
 // Status is always healthy: what could be away is this very process.
 func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
-	if err := ctx.Err(); err != nil {
-		return sdk.Status{}, err
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	features := []sdk.Feature{

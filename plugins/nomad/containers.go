@@ -131,9 +131,6 @@ func (n *node) ListContainers(ctx context.Context, filter sdk.Filter, emit func(
 
 // DestroyContainer stops the job and takes it away. What is not ours stays.
 func (n *node) DestroyContainer(ctx context.Context, id sdk.ContainerID) error {
-	if err := sdk.CheckID(sdk.KindContainer, string(id)); err != nil {
-		return err
-	}
 	unlock, err := n.locks.Lock(ctx, string(id))
 	if err != nil {
 		return err

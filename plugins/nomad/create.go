@@ -28,12 +28,6 @@ func isNotYet(err error) bool {
 // CreateContainer makes a container whole, or nothing is left of it. A job of that id and token that is there already is waited for: the shim is its
 // command, so it was started once, whoever registered it.
 func (n *node) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, progress func(sdk.Progress)) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := spec.Validate(); err != nil {
-		return err
-	}
 	if progress == nil {
 		progress = func(sdk.Progress) {}
 	}

@@ -10,12 +10,6 @@ import (
 
 // StartProcess sees to what the shim cannot know: whether the container is whole, and where relative things begin.
 func (n *node) StartProcess(ctx context.Context, id sdk.ContainerID, spec sdk.ProcessSpec) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := spec.Validate(); err != nil {
-		return err
-	}
 	c, err := n.lookup(ctx, id)
 	switch {
 	case sdk.ClassOf(err) == sdk.AlreadyExists:

@@ -10,12 +10,6 @@ import (
 
 // CreateVolume is the store's, as all that is about volumes.
 func (n *node) CreateVolume(ctx context.Context, spec sdk.VolumeSpec) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := spec.Validate(); err != nil {
-		return err
-	}
 	if spec.Privileged && !n.privileged() {
 		return sdk.NewUnsupported(sdk.FeaturePrivileged)
 	}
@@ -90,9 +84,6 @@ func (n *node) ListVolumes(ctx context.Context, filter sdk.Filter, emit func(sdk
 
 // DestroyVolume removes a volume. A container that mounts it keeps an empty directory: the host sees to it that there is none.
 func (n *node) DestroyVolume(ctx context.Context, id sdk.VolumeID) error {
-	if err := sdk.CheckID(sdk.KindVolume, string(id)); err != nil {
-		return err
-	}
 	if n.pool.c.Store == nil {
 		return ctx.Err()
 	}

@@ -149,7 +149,12 @@ func (c *Client) Health(ctx context.Context) error {
 // Runtime gives the plugin's runtime, which is usable once Configure has succeeded. Its workers implement every optional
 // interface and are Unsupported where the plugin's do not. Its Worker method knows no names: a call to a worker that the
 // plugin does not have is NotFound of a worker.
-func (c *Client) Runtime() sdk.Runtime { return (*runtime)(c) }
+func (c *Client) Runtime() sdk.Runtime {
+	if c.unchecked {
+		return (*runtime)(c)
+	}
+	return sdk.Checked((*runtime)(c))
+}
 
 // Close ends both connections and every call on them, as Unavailable with ReasonPluginGone. Idempotent.
 func (c *Client) Close() error {
@@ -166,14 +171,6 @@ func (c *Client) closeConns() error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// check refuses a spec that is wrong in itself.
-func (c *Client) check(spec interface{ Validate() error }) error {
-	if c.unchecked {
-		return nil
-	}
-	return spec.Validate()
 }
 
 // call gives the context of one call: it ends with the caller's, with the client, or by end.

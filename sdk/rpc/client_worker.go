@@ -7,7 +7,7 @@ import (
 	"github.com/slipway-run/slipway/sdk/internal/pb"
 )
 
-// worker is one worker of a plugin, by name. Ids and specs are checked here too, so that a mistake costs no call.
+// worker is one worker of a plugin, by name.
 type worker struct {
 	c    *Client
 	name string
@@ -38,9 +38,6 @@ func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
 
 // CreateVolume implements [sdk.Worker].
 func (w *worker) CreateVolume(ctx context.Context, spec sdk.VolumeSpec) error {
-	if err := w.c.check(spec); err != nil {
-		return err
-	}
 	_, err := unary(ctx, w.c, w.c.worker.CreateVolume, volumeSpecToPB(w.name, spec))
 	return err
 }
@@ -80,9 +77,6 @@ func (w *worker) DestroyVolume(ctx context.Context, id sdk.VolumeID) error {
 
 // CreateContainer implements [sdk.Worker].
 func (w *worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, progress func(sdk.Progress)) error {
-	if err := w.c.check(spec); err != nil {
-		return err
-	}
 	done := false
 	err := receive(ctx, w.c, w.c.worker.CreateContainer, containerSpecToPB(w.name, spec), func(m *pb.CreateContainerResponse) error {
 		if m.GetDone() != nil {
@@ -119,9 +113,6 @@ func (w *worker) DestroyContainer(ctx context.Context, id sdk.ContainerID) error
 
 // StartProcess implements [sdk.Worker].
 func (w *worker) StartProcess(ctx context.Context, container sdk.ContainerID, spec sdk.ProcessSpec) error {
-	if err := w.c.check(spec); err != nil {
-		return err
-	}
 	_, err := unary(ctx, w.c, w.c.worker.StartProcess, processSpecToPB(w.name, container, spec))
 	return err
 }

@@ -44,7 +44,7 @@ func processSpecFromPB(r *pb.StartProcessRequest) (sdk.ProcessSpec, error) {
 		}
 		s.TTY = &size
 	}
-	return s, s.Validate()
+	return s, nil
 }
 
 func processStates() []pair[sdk.ProcessState, pb.ProcessState] {

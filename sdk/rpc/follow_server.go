@@ -32,12 +32,6 @@ func (s *server) FollowProcess(stream followServer) error {
 	if h == nil {
 		return sdk.NewInvalid(sdk.ReasonSpec, "FollowProcess: the call does not begin with its header")
 	}
-	if err := checkProcess(h.Container, h.Process); err != nil {
-		return err
-	}
-	if h.Position < 0 {
-		return sdk.NewInvalid(sdk.ReasonSpec, "FollowProcess: position %d is negative", h.Position)
-	}
 	w, release, err := s.worker(h.Worker)
 	if err != nil {
 		return err

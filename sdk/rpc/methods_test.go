@@ -5,6 +5,7 @@ import (
 	"context"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -48,6 +49,7 @@ func collecting[T any](call func(context.Context, sdk.Worker, func(T) error) err
 func methods() map[string][]method {
 	filter := filled[sdk.Filter]()
 	in, out := filled[sdk.StreamIn](), filled[sdk.StreamOut]()
+	in.Path, out.Path = strings.TrimPrefix(in.Path, "/"), strings.TrimPrefix(out.Path, "/") // those in a volume are relative
 	ticket, size := filled[sdk.PeerTicket](), filled[sdk.TTY]()
 	data := bytes.Repeat([]byte("0123456789"), 70_000)
 

@@ -151,7 +151,7 @@ func ServeOn(ctx context.Context, lis net.Listener, info sdk.PluginInfo, rt sdk.
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := newServer(info, log)
-	s.configured, s.runtime = true, rt
+	s.configured, s.runtime = true, sdk.Checked(rt)
 	return s.serveOn(ctx, lis)
 }
 

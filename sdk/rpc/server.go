@@ -44,8 +44,8 @@ type server struct {
 	begin   func()         // before each call, of whatever service
 
 	mu         sync.Mutex
-	configured bool // or being configured
-	runtime    sdk.Runtime
+	configured bool        // or being configured
+	runtime    sdk.Runtime // checked
 }
 
 func newServer(info sdk.PluginInfo, log *slog.Logger) *server {

@@ -43,24 +43,18 @@ func (s *server) Status(ctx context.Context, r *pb.StatusRequest) (*pb.StatusRes
 		if err != nil {
 			return nil, err
 		}
-		return statusToPB(sdk.StripFeatures(w, status)), nil
+		return statusToPB(status), nil
 	})
 }
 
 func (s *server) CreateVolume(ctx context.Context, r *pb.CreateVolumeRequest) (*pb.CreateVolumeResponse, error) {
 	spec := volumeSpecFromPB(r)
-	if err := spec.Validate(); err != nil {
-		return nil, err
-	}
 	return control(s, r.Worker, func(w sdk.Worker) (*pb.CreateVolumeResponse, error) {
 		return &pb.CreateVolumeResponse{}, w.CreateVolume(ctx, spec)
 	})
 }
 
 func (s *server) SealVolume(ctx context.Context, r *pb.SealVolumeRequest) (*pb.SealVolumeResponse, error) {
-	if err := sdk.CheckID(sdk.KindVolume, r.Id); err != nil {
-		return nil, err
-	}
 	return control(s, r.Worker, func(w sdk.Worker) (*pb.SealVolumeResponse, error) {
 		return &pb.SealVolumeResponse{}, w.SealVolume(ctx, sdk.VolumeID(r.Id))
 	})
@@ -74,9 +68,6 @@ func (s *server) ListVolumes(r *pb.ListVolumesRequest, stream grpc.ServerStreami
 }
 
 func (s *server) DestroyVolume(ctx context.Context, r *pb.DestroyVolumeRequest) (*pb.DestroyVolumeResponse, error) {
-	if err := sdk.CheckID(sdk.KindVolume, r.Id); err != nil {
-		return nil, err
-	}
 	return control(s, r.Worker, func(w sdk.Worker) (*pb.DestroyVolumeResponse, error) {
 		return &pb.DestroyVolumeResponse{}, w.DestroyVolume(ctx, sdk.VolumeID(r.Id))
 	})
@@ -84,9 +75,6 @@ func (s *server) DestroyVolume(ctx context.Context, r *pb.DestroyVolumeRequest) 
 
 func (s *server) CreateContainer(r *pb.CreateContainerRequest, stream grpc.ServerStreamingServer[pb.CreateContainerResponse]) error {
 	spec := containerSpecFromPB(r)
-	if err := spec.Validate(); err != nil {
-		return err
-	}
 	w, release, err := s.worker(r.Worker)
 	if err != nil {
 		return err
@@ -114,18 +102,12 @@ func (s *server) ListContainers(r *pb.ListContainersRequest, stream grpc.ServerS
 }
 
 func (s *server) DestroyContainer(ctx context.Context, r *pb.DestroyContainerRequest) (*pb.DestroyContainerResponse, error) {
-	if err := sdk.CheckID(sdk.KindContainer, r.Id); err != nil {
-		return nil, err
-	}
 	return control(s, r.Worker, func(w sdk.Worker) (*pb.DestroyContainerResponse, error) {
 		return &pb.DestroyContainerResponse{}, w.DestroyContainer(ctx, sdk.ContainerID(r.Id))
 	})
 }
 
 func (s *server) StartProcess(ctx context.Context, r *pb.StartProcessRequest) (*pb.StartProcessResponse, error) {
-	if err := sdk.CheckID(sdk.KindContainer, r.Container); err != nil {
-		return nil, err
-	}
 	spec, err := processSpecFromPB(r)
 	if err != nil {
 		return nil, err
@@ -136,9 +118,6 @@ func (s *server) StartProcess(ctx context.Context, r *pb.StartProcessRequest) (*
 }
 
 func (s *server) ListProcesses(r *pb.ListProcessesRequest, stream grpc.ServerStreamingServer[pb.ListProcessesResponse]) error {
-	if err := sdk.CheckID(sdk.KindContainer, r.Container); err != nil {
-		return err
-	}
 	wrap := func(p []*pb.ProcessInfo) *pb.ListProcessesResponse { return &pb.ListProcessesResponse{Processes: p} }
 	return list(s, r.Worker, stream.Send, wrap, func(w sdk.Worker, add func(*pb.ProcessInfo) error) error {
 		processes, err := w.ListProcesses(stream.Context(), sdk.ContainerID(r.Container))
@@ -154,23 +133,8 @@ func (s *server) ListProcesses(r *pb.ListProcessesRequest, stream grpc.ServerStr
 	})
 }
 
-// checkProcess checks the two ids that name a process.
-func checkProcess(container, process string) error {
-	if err := sdk.CheckID(sdk.KindContainer, container); err != nil {
-		return err
-	}
-	return sdk.CheckID(sdk.KindProcess, process)
-}
-
 func (s *server) SignalProcess(ctx context.Context, r *pb.SignalProcessRequest) (*pb.SignalProcessResponse, error) {
-	if err := checkProcess(r.Container, r.Process); err != nil {
-		return nil, err
-	}
-	signal := sdk.Signal(r.Signal)
-	if err := signal.Validate(); err != nil {
-		return nil, err
-	}
 	return control(s, r.Worker, func(w sdk.Worker) (*pb.SignalProcessResponse, error) {
-		return &pb.SignalProcessResponse{}, w.SignalProcess(ctx, sdk.ContainerID(r.Container), sdk.ProcessID(r.Process), signal)
+		return &pb.SignalProcessResponse{}, w.SignalProcess(ctx, sdk.ContainerID(r.Container), sdk.ProcessID(r.Process), sdk.Signal(r.Signal))
 	})
 }

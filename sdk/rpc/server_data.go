@@ -22,9 +22,6 @@ func (s *server) StreamIn(stream grpc.ClientStreamingServer[pb.StreamInRequest, 
 	if h == nil {
 		return sdk.NewInvalid(sdk.ReasonSpec, "StreamIn: the stream does not begin with its header")
 	}
-	if err := sdk.CheckID(sdk.KindVolume, h.Volume); err != nil {
-		return err
-	}
 	w, release, err := s.worker(h.Worker)
 	if err != nil {
 		return err
@@ -47,9 +44,6 @@ func (s *server) StreamIn(stream grpc.ClientStreamingServer[pb.StreamInRequest, 
 }
 
 func (s *server) StreamOut(r *pb.StreamOutRequest, stream grpc.ServerStreamingServer[pb.StreamOutResponse]) error {
-	if err := sdk.CheckID(sdk.KindVolume, r.Volume); err != nil {
-		return err
-	}
 	w, release, err := s.worker(r.Worker)
 	if err != nil {
 		return err
@@ -70,25 +64,15 @@ func (s *server) StreamOut(r *pb.StreamOutRequest, stream grpc.ServerStreamingSe
 }
 
 func (s *server) ReadFile(r *pb.ReadFileRequest, stream grpc.ServerStreamingServer[pb.ReadFileResponse]) error {
-	if err := sdk.CheckID(sdk.KindVolume, r.Volume); err != nil {
-		return err
-	}
-	if r.Offset < 0 {
-		return sdk.NewInvalid(sdk.ReasonSpec, "ReadFile: offset %d is negative", r.Offset)
-	}
 	w, release, err := s.worker(r.Worker)
 	if err != nil {
 		return err
 	}
 	defer release()
-	f, ok := w.(sdk.FileReader)
-	if !ok {
-		return sdk.NewUnsupported(sdk.FeatureFileRead)
-	}
 
 	out := newChunkWriter(s.pool, func(b mem.Buffer) error { return sendChunk(stream, b) })
 	defer out.abandon(io.ErrClosedPipe)
-	if err := f.ReadFile(stream.Context(), sdk.VolumeID(r.Volume), string(r.Path), r.Offset, r.Length, out); err != nil {
+	if err := w.(sdk.FileReader).ReadFile(stream.Context(), sdk.VolumeID(r.Volume), string(r.Path), r.Offset, r.Length, out); err != nil {
 		return err
 	}
 	trailer, err := out.finish()

@@ -44,7 +44,7 @@ func (s *server) Configure(_ context.Context, r *pb.ConfigureRequest) (*pb.Confi
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.runtime = rt
+	s.runtime = sdk.Checked(rt)
 	return &pb.ConfigureResponse{}, nil
 }
 

@@ -86,7 +86,7 @@ const (
 // name; hosts ignore those that they do not know.
 //
 // Every call is checked before it changes anything, in this order. A call with two mistakes of one line may be answered with
-// either. That Configure has not come yet is said before or after line 1.
+// either, and so may one with a mistake of line 1 and another of line 2. That Configure has not come yet is said before line 3.
 //
 //  1. The request by itself: CLASS_INVALID, with the reason that the field names, else spec. An enum value that is not known is one.
 //  2. The worker: CLASS_NOT_FOUND of a worker.
@@ -444,7 +444,7 @@ func (c *workerClient) ContainerUsage(ctx context.Context, in *ContainerUsageReq
 // name; hosts ignore those that they do not know.
 //
 // Every call is checked before it changes anything, in this order. A call with two mistakes of one line may be answered with
-// either. That Configure has not come yet is said before or after line 1.
+// either, and so may one with a mistake of line 1 and another of line 2. That Configure has not come yet is said before line 3.
 //
 //  1. The request by itself: CLASS_INVALID, with the reason that the field names, else spec. An enum value that is not known is one.
 //  2. The worker: CLASS_NOT_FOUND of a worker.

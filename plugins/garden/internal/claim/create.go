@@ -24,12 +24,6 @@ func (c copyOf) Encode() *json.RawMessage {
 
 // CreateVolume is that of [sdk.Worker].
 func (s *Store) CreateVolume(ctx context.Context, spec sdk.VolumeSpec) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if err := spec.Validate(); err != nil {
-		return err
-	}
 	id := string(spec.ID)
 	m := making{handle: id, strategy: baggageclaim.EmptyStrategy{}, properties: properties(spec), privileged: spec.Privileged}
 	if spec.Import != "" {
