@@ -36,6 +36,12 @@ const cleanup = 30 * time.Second
 
 // CreateContainer makes a container whole. After an error nothing is left of it, or what is left is listed as half made.
 func (w *Worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, progress func(sdk.Progress)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := spec.Validate(); err != nil {
+		return err
+	}
 	if err := w.supported(spec); err != nil {
 		return err
 	}

@@ -77,6 +77,9 @@ func lost(id sdk.ContainerID) error {
 
 // StartProcess sees to what the shim cannot know: the state of the container and of what it mounts.
 func (w *Worker) StartProcess(ctx context.Context, id sdk.ContainerID, spec sdk.ProcessSpec) error {
+	if err := spec.Validate(); err != nil {
+		return err
+	}
 	rec, err := w.read(ctx, id)
 	if err != nil {
 		return err
