@@ -1,8 +1,9 @@
+//go:build linux
+
 // Package runc is a whole plugin for the machine that it runs on: containers by runc, volumes as directories, processes by the shim.
 //
-// It is what a runtime looks like that can only "exec a command in a container". Read it in this order: plugin.go is what the operator
-// sets, worker.go the worker, containers.go how containers come and go, processes.go the little that sdk/shim leaves to do. Volumes are those of
-// sdk/volumedir, records and locks those of sdk/shelf. A plugin without wishes of its own is shorter by sdk/machine: see examples/chroot.
+// It is what package sdk/machine makes of three functions: plugin.go is what the operator sets, driver.go the functions. How runc is driven,
+// package engine knows.
 //
 // All that it knows is below one directory, so a plugin that was killed loses nothing, and two plugins may serve one directory at
 // once. It touches nothing outside, but for cgroups of its containers.

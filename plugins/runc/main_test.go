@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/machine"
 )
 
 func TestMain(m *testing.M) { testkit.Main(m) }
@@ -43,7 +44,13 @@ func buildShim(t *testing.T) string {
 }
 
 // newRuntime makes a runtime with one worker "here", in a directory that is removed at the end together with all that is in it.
-func newRuntime(t *testing.T, c Config) *Runtime {
+func newRuntime(t *testing.T, c Config) (sdk.Runtime, *machine.Worker, Config) {
+	t.Helper()
+	return changedRuntime(t, c, func(*machine.Functions) {})
+}
+
+// changedRuntime makes one with other functions.
+func changedRuntime(t *testing.T, c Config, change func(*machine.Functions)) (sdk.Runtime, *machine.Worker, Config) {
 	t.Helper()
 	if c.State == "" {
 		dir, err := os.MkdirTemp("", "runc")
@@ -53,20 +60,27 @@ func newRuntime(t *testing.T, c Config) *Runtime {
 		c.State = dir
 		t.Cleanup(func() { removeState(t, dir) })
 	}
-	rt, err := New(t.Context(), map[string]Config{"here": c}, Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	functions, options, err := open("here", c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	change(&functions)
+	options.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	w, err := machine.Open(t.Context(), "here", functions, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rt := machine.NewRuntime(map[string]*machine.Worker{"here": w})
 	t.Cleanup(func() {
-		destroyAll(t, rt.workers["here"])
+		destroyAll(t, w)
 		if err := rt.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return rt
+	return rt, w, c
 }
 
-func destroyAll(t *testing.T, w *worker) {
+func destroyAll(t *testing.T, w *machine.Worker) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testkit.Bound(t))
 	defer cancel()

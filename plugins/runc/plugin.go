@@ -4,12 +4,14 @@ package runc
 
 import (
 	"cmp"
-	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 
+	"github.com/slipway-run/slipway/plugins/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/machine"
 )
 
 // Version of this plugin.
@@ -21,60 +23,39 @@ type Config struct {
 	Runc   string `json:"runc" default:"runc" doc:"The runc program: a path, or a name to seek in PATH."`
 	Rootfs string `json:"rootfs" doc:"Absolute path of a directory that is the root of containers without an image; each gets a copy. Without it they get busybox."`
 	Shim   string `json:"shim" doc:"Absolute path of the program slipway-shim for containers. Without it: slipway-shim-linux-ARCHITECTURE beside the plugin's own program."`
-	Keeper string `json:"keeper" default:"serve" oneof:"serve,init" doc:"How the keeper of a container's processes comes to be: \"serve\" is process 1 itself, \"init\" the first command that is run beside a process 1 that does nothing."`
 }
 
 // Plugin is the plugin, to be handed to rpc.Serve.
-func Plugin() sdk.Plugin {
-	return sdk.Plugin{
-		Name:    "runc",
-		Version: Version,
-		Worker:  Config{},
-		Open: func(ctx context.Context, cfg sdk.Config) (sdk.Runtime, error) {
-			workers := make(map[string]Config, len(cfg.Workers))
-			for _, block := range cfg.Workers {
-				var c Config
-				if err := block.Decode(&c); err != nil {
-					return nil, err
-				}
-				workers[block.Name] = c
-			}
-			r, err := New(ctx, workers, Options{Log: cfg.Log})
-			if err != nil {
-				return nil, err
-			}
-			context.AfterFunc(ctx, func() {
-				if err := r.Close(); err != nil {
-					cfg.Log.Error("not all is closed", "error", err)
-				}
-			})
-			return r, nil
-		},
-	}
-}
+func Plugin() sdk.Plugin { return machine.Plugin("runc", Version, open) }
 
-// check fills in what a block leaves out.
-func (c Config) check(worker string) (Config, error) {
-	c.Runc, c.Keeper = cmp.Or(c.Runc, "runc"), cmp.Or(c.Keeper, "serve")
+// open says what a worker is. What machine says of its directory and the shim is said there.
+func open(worker string, c Config) (machine.Functions, machine.Options, error) {
+	unfit := func(format string, args ...any) (machine.Functions, machine.Options, error) {
+		return machine.Functions{}, machine.Options{}, sdk.NewInvalid(sdk.ReasonConfig, "worker %q: %s", worker, fmt.Sprintf(format, args...))
+	}
+	if !filepath.IsAbs(c.State) {
+		return unfit("state %q must be an absolute path", c.State)
+	}
 	if c.Shim == "" {
 		self, err := os.Executable()
 		if err != nil {
-			return c, sdk.NewInvalid(sdk.ReasonConfig, "worker %q: set \"shim\": this program does not know its own place: %v", worker, err)
+			return unfit("set \"shim\": this program does not know its own place: %v", err)
 		}
 		c.Shim = filepath.Join(filepath.Dir(self), "slipway-shim-linux-"+runtime.GOARCH)
 	}
-	for name, path := range map[string]string{"state": c.State, "shim": c.Shim} {
-		if !filepath.IsAbs(path) {
-			return c, sdk.NewInvalid(sdk.ReasonConfig, "worker %q: %s %q must be an absolute path", worker, name, path)
-		}
+	if err := os.MkdirAll(c.State, 0o700); err != nil {
+		return unfit("state %s: %v", c.State, err)
 	}
-	if info, err := os.Stat(c.Shim); err != nil || !info.Mode().IsRegular() {
-		return c, sdk.NewInvalid(sdk.ReasonConfig, "worker %q: there is no program %s; set \"shim\" to where slipway-shim is (make build makes it)", worker, c.Shim)
+	e, err := engine.New(filepath.Join(c.State, "engine"), engine.Options{Runc: cmp.Or(c.Runc, "runc")})
+	if err != nil {
+		return unfit("state %s: %v", c.State, err)
 	}
-	if c.Rootfs != "" {
-		if info, err := os.Stat(c.Rootfs); !filepath.IsAbs(c.Rootfs) || err != nil || !info.IsDir() {
-			return c, sdk.NewInvalid(sdk.ReasonConfig, "worker %q: rootfs %q must be the absolute path of a directory", worker, c.Rootfs)
-		}
+	features := []sdk.Feature{sdk.FeatureNetworkNone, sdk.FeaturePrivileged}
+	for _, controller := range e.Controllers() {
+		features = append(features, sdk.Feature("limits."+controller))
 	}
-	return c, nil
+	d := driver{e}
+	return machine.Functions{Create: d.create, Exec: d.exec, Destroy: d.destroy, Runs: d.runs}, machine.Options{
+		Dir: c.State, Shim: c.Shim, Base: c.Rootfs, Features: features, Tried: []sdk.Feature{sdk.FeatureLimitsDisk},
+	}, nil
 }

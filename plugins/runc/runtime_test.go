@@ -13,20 +13,25 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/slipway-run/slipway/internal/testkit"
+	"github.com/slipway-run/slipway/plugins/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/machine"
 	"github.com/slipway-run/slipway/sdk/volumedir"
 )
 
 // bench is a worker and short ways to use it.
 type bench struct {
 	t *testing.T
-	w *worker
+	w *machine.Worker
+	c Config
 	n int
 }
 
 func newBench(t *testing.T, c Config) *bench {
 	t.Helper()
-	return &bench{t: t, w: newRuntime(t, c).workers["here"]}
+	_, w, c := newRuntime(t, c)
+	return &bench{t: t, w: w, c: c}
 }
 
 func (b *bench) create(id string, change func(*sdk.ContainerSpec)) sdk.ContainerSpec {
@@ -80,6 +85,29 @@ func (b *bench) follow(container string, id sdk.ProcessID) (string, sdk.Exit) {
 	return out.String(), exit
 }
 
+// await follows a process until it has written what is wanted.
+func (b *bench) await(container string, id sdk.ProcessID, want string) {
+	b.t.Helper()
+	ctx, cancel := context.WithCancel(b.t.Context())
+	defer cancel()
+	var out string
+	err := b.w.FollowProcess(ctx, sdk.ContainerID(container), id, 0, sdk.Follow{
+		Opened: func(sdk.Opened) error { return nil },
+		Output: func(records []sdk.Record) error {
+			for _, r := range records {
+				out += string(r.Data)
+			}
+			if out == want {
+				cancel()
+			}
+			return nil
+		},
+	})
+	if out != want {
+		b.t.Fatalf("it wrote %q, want %q; %v", out, want, err)
+	}
+}
+
 func (b *bench) volume(id string, seal bool, files map[string]string) sdk.VolumeID {
 	b.t.Helper()
 	ctx, v := b.t.Context(), sdk.VolumeID(id)
@@ -105,6 +133,7 @@ func TestWorker(t *testing.T) {
 	needs(t)
 	shim := buildShim(t)
 	b := newBench(t, Config{Shim: shim})
+	state := b.c.State
 	busybox, err := os.ReadFile("/bin/busybox")
 	if err != nil {
 		t.Fatal(err)
@@ -174,22 +203,34 @@ func TestWorker(t *testing.T) {
 	t.Run("gone", func(t *testing.T) {
 		b := &bench{t: t, w: b.w}
 		b.create("g", nil)
-		p := b.start("g", "sleep 3600", nil)
-		if err := b.w.engine.Kill(t.Context(), "g", syscall.SIGKILL); err != nil {
+		p := b.start("g", "echo so far; sleep 3600", nil)
+		b.await("g", p, "so far\n")
+		e, err := engine.New(filepath.Join(state, "engine"), engine.Options{})
+		if err == nil {
+			err = e.Kill(t.Context(), "g", syscall.SIGKILL)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
-		err := b.w.FollowProcess(t.Context(), "g", p, 0, sdk.Follow{})
-		if !errors.Is(err, sdk.ReasonRecordLost) {
-			t.Errorf("following in it: %v", err)
+		var got sdk.ContainerInfo
+		testkit.Until(t, "the container is listed as gone", func() bool {
+			err := b.w.ListContainers(t.Context(), sdk.Filter{ID: "g"}, func(i sdk.ContainerInfo) error { got = i; return nil })
+			return err != nil || got.State == sdk.ContainerGone
+		})
+		if got.State != sdk.ContainerGone || got.Reason == "" {
+			t.Errorf("listed as %+v", got)
+		}
+		var out string
+		err = b.w.FollowProcess(t.Context(), "g", p, 0, sdk.Follow{
+			Opened: func(sdk.Opened) error { return nil },
+			Output: func(r []sdk.Record) error { out += string(r[0].Data); return nil },
+		})
+		if !errors.Is(err, sdk.ReasonAbandoned) || out != "so far\n" {
+			t.Errorf("following in it: %q, %v", out, err)
 		}
 		spec := sdk.ProcessSpec{ID: "late", Token: sdk.NewToken(), Path: "true"}
 		if err := b.w.StartProcess(t.Context(), "g", spec); !errors.Is(err, sdk.ReasonDead) {
 			t.Errorf("starting in it: %v", err)
-		}
-		var got sdk.ContainerInfo
-		err = b.w.ListContainers(t.Context(), sdk.Filter{ID: "g"}, func(i sdk.ContainerInfo) error { got = i; return nil })
-		if err != nil || got.State != sdk.ContainerGone || got.Reason == "" {
-			t.Errorf("listed as %+v, %v", got, err)
 		}
 	})
 	t.Run("not everywhere can be mounted", func(t *testing.T) {
@@ -219,9 +260,8 @@ func TestRestart(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := b.w.CreateContainer(ctx, cut, func(p sdk.Progress) {
 		if p.Phase == "starting" { // as a kill of the plugin here would leave it
-			state := b.w.containers.Path("cut")
-			kept := filepath.Join(b.w.config.State, "kept")
-			if err := volumedir.Copy(t.Context(), state, kept); err != nil {
+			kept := filepath.Join(b.c.State, "kept")
+			if err := volumedir.Copy(t.Context(), filepath.Join(b.c.State, "containers", "cut"), kept); err != nil {
 				t.Error(err)
 			}
 			cancel()
@@ -230,11 +270,12 @@ func TestRestart(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Fatalf("a cancelled creation: %v", err)
 	}
-	if err := os.Rename(filepath.Join(b.w.config.State, "kept"), b.w.containers.Path("cut")); err != nil {
+	if err := os.Rename(filepath.Join(b.c.State, "kept"), filepath.Join(b.c.State, "containers", "cut")); err != nil {
 		t.Fatal(err)
 	}
 
-	again := &bench{t: t, w: newRuntime(t, b.w.config).workers["here"], n: b.n}
+	again := newBench(t, b.c)
+	again.n = b.n
 	states := map[sdk.ContainerID]sdk.ContainerInfo{}
 	if err := again.w.ListContainers(t.Context(), sdk.Filter{}, func(i sdk.ContainerInfo) error { states[i.ID] = i; return nil }); err != nil {
 		t.Fatal(err)
@@ -265,5 +306,38 @@ func TestRestart(t *testing.T) {
 	second, err2 := again.w.Status(t.Context())
 	if err1 != nil || err2 != nil || first.VolumeIncarnation != second.VolumeIncarnation || first.ContainerIncarnation != second.ContainerIncarnation {
 		t.Errorf("incarnations %+v and %+v, errors %v and %v", first, second, err1, err2)
+	}
+}
+
+// TestDisk: what is written beside volumes is bounded where a bound is asked for, and what the shim keeps is not counted; a machine
+// that cannot bound it does not say that it can, and refuses to.
+func TestDisk(t *testing.T) {
+	needs(t)
+	b := newBench(t, Config{Shim: buildShim(t)})
+	b.create("bounded", func(s *sdk.ContainerSpec) { s.Limits.DiskBytes = 2 << 20 })
+	got, _ := b.run("bounded", "head -c 8000000 /dev/zero", nil)
+	if len(got) != 8_000_000 {
+		t.Errorf("of 8,000,000 bytes of output %d came", len(got))
+	}
+	if got, exit := b.run("bounded", "head -c 8000000 /dev/zero > /tmp/big 2>/dev/null; stat -c %s /tmp/big", nil); exit.Code != 0 || len(got) > len("2097152\n") {
+		t.Errorf("%q bytes were written to the disk, %+v", got, exit)
+	}
+
+	_, w, _ := changedRuntime(t, Config{Shim: b.c.Shim}, func(f *machine.Functions) {
+		create := f.Create
+		f.Create = func(ctx context.Context, c machine.Container) error {
+			if c.Limits.DiskBytes != 0 {
+				return errors.New("there is no tmpfs on this machine")
+			}
+			return create(ctx, c)
+		}
+	})
+	s, err := w.Status(t.Context())
+	if err != nil || s.Health != sdk.Healthy || s.Has(sdk.FeatureLimitsDisk) || !s.Has(sdk.FeatureLimitsMemory) {
+		t.Errorf("the status is %+v, %v", s, err)
+	}
+	err = w.CreateContainer(t.Context(), sdk.ContainerSpec{ID: "c", Token: "t", Limits: sdk.Resources{DiskBytes: 1 << 20}}, nil)
+	if e, ok := errors.AsType[*sdk.Error](err); !ok || e.Class != sdk.Unsupported || e.Feature != sdk.FeatureLimitsDisk {
+		t.Errorf("a limit there: %v", err)
 	}
 }

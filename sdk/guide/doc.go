@@ -184,9 +184,9 @@
 //	// destroy kills the first process. The kernel ends all others of its namespace before it, and what is mounted there goes with the last.
 //	func destroy(ctx context.Context, c machine.Container) error { return first(c).Kill(ctx) }
 //
-//	func runs(_ context.Context, c machine.Container) (bool, error) {
+//	func runs(_ context.Context, c machine.Container) (bool, string, error) {
 //		_, runs, err := first(c).PID()
-//		return runs, err
+//		return runs, "", err
 //	}
 //
 // That is all of it. Build it, and beside it the program for containers, which must be static:

@@ -19,8 +19,11 @@ import (
 	"github.com/slipway-run/slipway/sdk/volumedir"
 )
 
-// base gives the directory that roots without an image are copies of, made by whoever needs it first.
+// base gives the directory that roots without an image are copies of: the author's, or one that is made by whoever needs it first.
 func (w *Worker) base(ctx context.Context) (string, error) {
+	if w.o.Base != "" {
+		return w.o.Base, nil
+	}
 	dir := filepath.Join(w.o.Dir, "root")
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return dir, err

@@ -3,6 +3,7 @@
 package machine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -58,8 +59,8 @@ func (w *Worker) runs(ctx context.Context, rec record) (bool, string, error) {
 	if w.f.Runs == nil {
 		return true, "", nil
 	}
-	ok, err := w.f.Runs(ctx, w.container(rec))
-	return ok, "its first process has ended", err
+	ok, why, err := w.f.Runs(ctx, w.container(rec))
+	return ok, cmp.Or(why, "its first process has ended"), err
 }
 
 // ListContainers emits what there is.

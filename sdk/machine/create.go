@@ -42,7 +42,7 @@ func (w *Worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, pr
 	if err := spec.Validate(); err != nil {
 		return err
 	}
-	if err := w.supported(spec); err != nil {
+	if err := w.supported(ctx, spec); err != nil {
 		return err
 	}
 	if progress == nil {
@@ -86,28 +86,6 @@ func (w *Worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, pr
 		w.o.Log.Error("a container is left half made", "container", id, "error", undone)
 	}
 	return volumedir.Fault(err, sdk.KindContainer, id)
-}
-
-// supported refuses what could only be ignored.
-func (w *Worker) supported(spec sdk.ContainerSpec) error {
-	l := spec.Limits
-	for feature, asked := range map[sdk.Feature]bool{
-		sdk.FeatureImageRef:     spec.Image.Ref != "",
-		sdk.FeaturePrivileged:   spec.Privileged,
-		sdk.FeatureNetworkNone:  spec.Hermetic,
-		sdk.FeatureLimitsCPU:    l.CPUMillis != 0,
-		sdk.FeatureLimitsMemory: l.MemoryBytes != 0,
-		sdk.FeatureLimitsPIDs:   l.PIDs != 0,
-		sdk.FeatureLimitsDisk:   l.DiskBytes != 0,
-	} {
-		if asked && !slices.Contains(w.o.Features, feature) {
-			return sdk.NewUnsupported(feature)
-		}
-	}
-	if l.Containers != 0 || l.Volumes != 0 {
-		return sdk.NewInvalid(sdk.ReasonSpec, "container %q: a container has no limit of containers or volumes", spec.ID)
-	}
-	return nil
 }
 
 // create makes the container that is not there. Its lock is held.

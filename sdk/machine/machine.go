@@ -35,9 +35,9 @@ type Functions struct {
 	// is mounted. The machine removes Root and Dir. Idempotent; also for what Create has made in parts or not at all.
 	Destroy func(ctx context.Context, c Container) error
 
-	// Runs tells whether the command that Create started still runs. Where it does not, the container is listed as gone, its processes are
+	// Runs tells whether the command that Create started still runs, and if not, why, where that is known. Then the container is listed as gone, its processes are
 	// told from what they left behind, and none starts. Nil: a container that has ended by itself is one that does not answer.
-	Runs func(ctx context.Context, c Container) (bool, error)
+	Runs func(ctx context.Context, c Container) (runs bool, why string, err error)
 }
 
 // Container is what the functions have to know of one.
@@ -75,9 +75,16 @@ type Options struct {
 	// has succeeded; until then maybe by several callers at once, each with a directory of its own. Nil: [Busybox].
 	Root func(ctx context.Context, dir string) error
 
-	// Features are those among sdk.FeaturePrivileged, FeatureNetworkNone, FeatureLimitsCPU, FeatureLimitsMemory and FeatureLimitsPIDs that Create
-	// heeds. What needs another is refused. The machine names those that it has by itself.
+	// Base is a directory, by its absolute path, of which containers without an image get copies in place of what Root makes. Empty: there is none.
+	Base string
+
+	// Features are those among sdk.FeaturePrivileged, FeatureNetworkNone, FeatureLimitsCPU, FeatureLimitsMemory, FeatureLimitsPIDs and FeatureLimitsDisk
+	// that Create heeds. What needs another is refused. The machine names those that it has by itself.
 	Features []sdk.Feature
+
+	// Tried are further ones of these, which Create can heed on some machines only. They are named where a container that asks for all of
+	// them can be made, which is tried once.
+	Tried []sdk.Feature
 
 	Log *slog.Logger // nil: that of the plugin, or nothing is logged
 }
@@ -165,10 +172,13 @@ func (o Options) check(worker string) (Options, error) {
 	if info, err := os.Stat(o.Shim); err != nil || !info.Mode().IsRegular() {
 		return o, sdk.NewInvalid(sdk.ReasonConfig, "worker %q: there is no program %s; build it of sdk/shim/cmd, with CGO_ENABLED=0", worker, o.Shim)
 	}
-	for _, feature := range o.Features {
-		switch feature {
-		case sdk.FeaturePrivileged, sdk.FeatureNetworkNone, sdk.FeatureLimitsCPU, sdk.FeatureLimitsMemory, sdk.FeatureLimitsPIDs:
-		default:
+	if o.Base != "" {
+		if info, err := os.Stat(o.Base); !filepath.IsAbs(o.Base) || err != nil || !info.IsDir() {
+			return o, sdk.NewInvalid(sdk.ReasonConfig, "worker %q: the root for containers without an image, %q, must be the absolute path of a directory", worker, o.Base)
+		}
+	}
+	for _, feature := range slices.Concat(o.Features, o.Tried) {
+		if !slices.ContainsFunc(wishes(), func(w wish) bool { return w.feature == feature && w.ask != nil }) {
 			return o, sdk.NewInternal(nil, "worker %q: feature %q is not one that Create can heed", worker, feature)
 		}
 	}

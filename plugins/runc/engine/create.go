@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"time"
 )
 
@@ -70,7 +71,7 @@ func (e *Engine) run(ctx context.Context, id, bundle string) error {
 	}
 	defer output.Close()
 	log := filepath.Join(bundle, "create.log")
-	cmd := exec.CommandContext(ctx, e.runc, "--root", e.runcRoot(), "--log", log, "--log-format", "json", "run", "--detach", "--bundle", bundle, id)
+	cmd := exec.CommandContext(ctx, e.runc, "--root", e.runcRoot(), "--log", log, "--log-format", "json", "run", "--detach", "--pid-file", e.pidFile(id), "--bundle", bundle, id)
 	cmd.Stdout, cmd.Stderr = output, output
 	err = runBound(cmd)
 	if ctx.Err() != nil {
@@ -89,6 +90,23 @@ func messageIn(log string) string {
 	}
 	defer f.Close()
 	return lastMessage(f)
+}
+
+func (e *Engine) pidFile(id string) string { return filepath.Join(e.bundle(id), "pid") }
+
+// PID is the number that process 1 of a container that Create has made had then on this machine, whether or not it has ended since.
+func (e *Engine) PID(id string) (int, error) {
+	if err := checkID(id); err != nil {
+		return 0, err
+	}
+	text, err := os.ReadFile(e.pidFile(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("container %q: %w", id, ErrNotFound)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(string(text))
 }
 
 func (e *Engine) outputFile(id string) string { return filepath.Join(e.bundle(id), "output") }

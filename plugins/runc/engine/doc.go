@@ -1,4 +1,4 @@
-// Package engine runs containers on this machine through the program runc: create, run a command in one, kill, delete, list.
+// Package engine runs containers on this machine through the program runc: create, run a command in one, kill, delete, tell how one is.
 //
 // It knows nothing of Slipway. What it keeps lies below one directory: runc's own state, and a bundle for each container. Read
 // engine.go first, then spec.go (what a container is), exec.go (a command in it) and delete.go (how it goes).

@@ -49,9 +49,11 @@ func TestLife(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := again.List(ctx)
-	if err != nil || len(all) != 1 || all[0].ID != "c" || all[0].Status != Running || all[0].Annotations["a"] != "b" {
-		t.Errorf("another engine lists %+v, %v", all, err)
+	if seen, err := again.State(ctx, "c"); err != nil || seen.PID != info.PID || seen.Status != Running || seen.Annotations["a"] != "b" {
+		t.Errorf("another engine sees %+v, %v", seen, err)
+	}
+	if pid, err := again.PID("c"); err != nil || pid != info.PID {
+		t.Errorf("its process 1 is %d to it, %v, want %d", pid, err, info.PID)
 	}
 	if err := w.Kill(ctx, "c", syscall.SIGKILL); err != nil {
 		t.Error(err)

@@ -40,7 +40,7 @@ type Spec struct {
 	Privileged  bool // every capability that this process has, all devices, nothing of /proc and /sys hidden
 	HostNetwork bool // else there is none but an empty loopback
 	Hostname    string
-	Annotations map[string]string // come back from List
+	Annotations map[string]string // come back from State
 }
 
 // User is a user of a container, by numbers.

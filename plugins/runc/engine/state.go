@@ -9,14 +9,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"slices"
 )
 
 // Status is where a container stands, in runc's words.
 type Status string
 
-// The statuses. Half-made containers have none and are in no list.
+// The statuses. Half-made containers have none.
 const (
 	Created Status = "created" // process 1 waits for its start; only seen while Create runs, or after it was killed
 	Running Status = "running"
@@ -49,42 +47,6 @@ func (e *Engine) State(ctx context.Context, id string) (Info, error) {
 		return Info{}, fmt.Errorf("runc state of container %q: %w", id, err)
 	}
 	return info, nil
-}
-
-// List tells of all containers. Those that come or go meanwhile may be in it.
-func (e *Engine) List(ctx context.Context) ([]Info, error) {
-	for {
-		before, err := e.ids()
-		if err != nil {
-			return nil, err
-		}
-		infos, err := e.list(ctx)
-		if err == nil {
-			return infos, nil
-		}
-		// runc fails if one goes while it looks. With the same ones before and after it was something else.
-		after, idsErr := e.ids()
-		if idsErr != nil || slices.Equal(before, after) {
-			return nil, err
-		}
-	}
-}
-
-func (e *Engine) list(ctx context.Context) ([]Info, error) {
-	out, err := e.call(ctx, "", "list", "--format", "json")
-	if err != nil {
-		return nil, err
-	}
-	var infos []Info
-	if err := json.Unmarshal(out, &infos); err != nil {
-		return nil, fmt.Errorf("runc list: %w", err)
-	}
-	return infos, nil
-}
-
-// ids are those whose state runc keeps: the file goes before its directory.
-func (e *Engine) ids() ([]string, error) {
-	return filepath.Glob(filepath.Join(e.runcRoot(), "*", "state.json"))
 }
 
 // known tells whether the engine has a bundle of that id, whole or not.
