@@ -315,8 +315,12 @@ func TestDisk(t *testing.T) {
 	needs(t)
 	b := newBench(t, Config{Shim: buildShim(t)})
 	b.create("bounded", func(s *sdk.ContainerSpec) { s.Limits.DiskBytes = 2 << 20 })
-	got, _ := b.run("bounded", "head -c 8000000 /dev/zero", nil)
-	if len(got) != 8_000_000 {
+	p := b.start("bounded", "head -c 8000000 /dev/zero", nil)
+	testkit.Until(t, "the process has ended, and nobody has read what it wrote", func() bool {
+		all, err := b.w.ListProcesses(t.Context(), "bounded")
+		return err != nil || all[0].Exit != nil
+	})
+	if got, _ := b.follow("bounded", p); len(got) != 8_000_000 {
 		t.Errorf("of 8,000,000 bytes of output %d came", len(got))
 	}
 	if got, exit := b.run("bounded", "head -c 8000000 /dev/zero > /tmp/big 2>/dev/null; stat -c %s /tmp/big", nil); exit.Code != 0 || len(got) > len("2097152\n") {
