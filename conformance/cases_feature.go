@@ -112,10 +112,6 @@ func (c *C) undeclaredInterfaces(ctx context.Context, container sdk.ContainerID,
 		p := c.Started(ctx, container, c.Commands.Sleep())
 		want(sdk.ResizeProcess(ctx, w, container, p, sdk.TTY{Columns: 1, Rows: 1}), sdk.FeatureTTYResize)
 	}
-	if !c.Status.Has(sdk.FeatureUsageReport) {
-		_, err := sdk.ContainerUsage(ctx, w, container)
-		want(err, sdk.FeatureUsageReport)
-	}
 	if r, ok := w.(sdk.FileReader); ok && !c.Status.Has(sdk.FeatureFileRead) {
 		_, err := r.StatFile(ctx, sealed, "rootfs")
 		want(err, sdk.FeatureFileRead)

@@ -29,11 +29,6 @@ func limitCases() []Case {
 			Needs: []sdk.Feature{sdk.FeatureLimitsDisk}, Env: linux, Timeout: 2 * DefaultTimeout,
 			Doc: "Catches a limit that is taken and not kept: one step fills the worker's disk for all.",
 		},
-		{
-			ID: "M01-usage", Title: "what a container uses is told as long as it lives, and never less processor time than before", Promises: []string{"14f"}, Level: Must, Profile: Core, Run: runUsage,
-			Needs: []sdk.Feature{sdk.FeatureUsageReport},
-			Doc:   "Catches numbers of another container, or of the machine, and zeros for a container that is gone: somebody would take it for idle.",
-		},
 	}
 }
 
@@ -47,26 +42,6 @@ func runDiskLimit(ctx context.Context, c *C) {
 		c.Errorf("a limit holds", "256 MiB of 64: got %s", exitText(j.Exit))
 	}
 	c.WantExit(fill(16), 0, "16 MiB of 64, afterwards")
-}
-
-func runUsage(ctx context.Context, c *C) {
-	id := c.Container(ctx)
-	c.Started(ctx, id, c.Commands.Sleep())
-	var before sdk.Usage
-	for range 3 {
-		c.Exec(ctx, id, c.Commands.Lines(20_000))
-		u, err := sdk.ContainerUsage(ctx, c.Optional(), id)
-		c.OK(err, "asking what a container uses")
-		if u.CPUNanos < before.CPUNanos || u.MemoryBytes < 0 || u.DiskBytes < 0 || u.PIDs < 0 {
-			c.Errorf("an operator sees by these numbers who takes what", "a container uses %+v, after %+v", u, before)
-		}
-		before = u
-	}
-	if before == (sdk.Usage{}) {
-		c.Errorf("a feature that is named works", "a container with a process is said to use nothing at all")
-	}
-	_, err := sdk.ContainerUsage(ctx, c.Optional(), c.ContainerID())
-	c.WantNotFound(err, sdk.KindContainer, "a missing container uses nothing", "asking what a container uses that never was")
 }
 
 func runOutOfMemory(ctx context.Context, c *C) {

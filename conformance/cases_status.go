@@ -77,7 +77,7 @@ func runFeaturesKnown(ctx context.Context, c *C) {
 	known := []sdk.Feature{
 		sdk.FeatureTTY, sdk.FeatureUsers, sdk.FeaturePrivileged, sdk.FeatureNetworkNone, sdk.FeatureImageVolume, sdk.FeatureImageRef, sdk.FeatureCloneLive,
 		sdk.FeatureVolumeImport, sdk.FeatureLimitsCPU, sdk.FeatureLimitsMemory, sdk.FeatureLimitsDisk, sdk.FeatureLimitsPIDs, sdk.FeatureExitOOM, sdk.FeatureTarXattrs,
-		sdk.FeatureTarSparse, sdk.FeatureTarDevices, sdk.FeatureVolatile, sdk.FeatureTarDirTimes, sdk.FeatureTTYResize, sdk.FeatureFileRead, sdk.FeaturePeerStream, sdk.FeatureUsageReport,
+		sdk.FeatureTarSparse, sdk.FeatureTarDevices, sdk.FeatureVolatile, sdk.FeatureTarDirTimes, sdk.FeatureTTYResize, sdk.FeatureFileRead, sdk.FeaturePeerStream,
 	}
 	s := c.askStatus(ctx)
 	for _, f := range s.Features {

@@ -165,13 +165,6 @@ func (c checkedWorker) ResizeProcess(ctx context.Context, container ContainerID,
 	return ResizeProcess(ctx, c.Worker, container, process, size)
 }
 
-func (c checkedWorker) ContainerUsage(ctx context.Context, id ContainerID) (Usage, error) {
-	if err := first(ctx, checkContainer(id)); err != nil {
-		return Usage{}, err
-	}
-	return ContainerUsage(ctx, c.Worker, id)
-}
-
 func (c checkedWorker) PeerTicket(ctx context.Context, dst VolumeID, in StreamIn) (PeerTicket, error) {
 	if err := first(ctx, checkVolume(dst), CheckPath(in.Path)); err != nil {
 		return PeerTicket{}, err

@@ -58,9 +58,6 @@ func (w *able) SignalProcess(context.Context, sdk.ContainerID, sdk.ProcessID, sd
 func (w *able) ResizeProcess(context.Context, sdk.ContainerID, sdk.ProcessID, sdk.TTY) error {
 	return w.note("ResizeProcess")
 }
-func (w *able) ContainerUsage(context.Context, sdk.ContainerID) (sdk.Usage, error) {
-	return sdk.Usage{}, w.note("ContainerUsage")
-}
 func (w *able) PeerTicket(_ context.Context, id sdk.VolumeID, _ sdk.StreamIn) (sdk.PeerTicket, error) {
 	if id == "big" {
 		return sdk.PeerTicket{Data: make([]byte, sdk.MaxTicketBytes+1)}, nil
@@ -98,7 +95,6 @@ func (r one) Worker(name string) (sdk.Worker, error) {
 type full interface {
 	sdk.Worker
 	sdk.Resizer
-	sdk.UsageReporter
 	sdk.PeerStreamer
 	sdk.FileReader
 }
@@ -171,9 +167,6 @@ func calls() map[string]struct {
 		"ResizeProcess": {func(c ctx, w full) error { return w.ResizeProcess(c, id, id, sdk.TTY{}) }, wrong{
 			"spec": func(c ctx, w full) error { return w.ResizeProcess(c, id, "", sdk.TTY{}) },
 		}},
-		"ContainerUsage": {func(c ctx, w full) error { _, err := w.ContainerUsage(c, id); return err }, wrong{
-			"spec": func(c ctx, w full) error { _, err := w.ContainerUsage(c, ""); return err },
-		}},
 		"PeerTicket": {func(c ctx, w full) error { _, err := w.PeerTicket(c, id, sdk.StreamIn{}); return err }, wrong{
 			"spec":      func(c ctx, w full) error { _, err := w.PeerTicket(c, "", sdk.StreamIn{}); return err },
 			"path":      func(c ctx, w full) error { _, err := w.PeerTicket(c, id, sdk.StreamIn{Path: "/"}); return err },
@@ -244,7 +237,7 @@ func TestCheckedHeedsContexts(t *testing.T) {
 func TestCheckedOffersWhatThereIs(t *testing.T) {
 	plain := checked(t, struct{ sdk.Worker }{&able{}})
 	for name, feature := range map[string]sdk.Feature{
-		"ResizeProcess": sdk.FeatureTTYResize, "ContainerUsage": sdk.FeatureUsageReport, "PeerTicket": sdk.FeaturePeerStream,
+		"ResizeProcess": sdk.FeatureTTYResize, "PeerTicket": sdk.FeaturePeerStream,
 		"PeerSend": sdk.FeaturePeerStream, "StatFile": sdk.FeatureFileRead, "ListFiles": sdk.FeatureFileRead, "ReadFile": sdk.FeatureFileRead,
 	} {
 		err := calls()[name].good(t.Context(), plain)

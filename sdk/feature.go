@@ -25,10 +25,9 @@ const (
 	FeatureTarDirTimes  Feature = "tar.dir-mtimes" // archives keep directories' modification times
 
 	// A worker has these only if its type implements the optional interface, too.
-	FeatureTTYResize   Feature = "tty.resize"  // Resizer
-	FeatureFileRead    Feature = "files.read"  // FileReader
-	FeaturePeerStream  Feature = "peer.stream" // PeerStreamer
-	FeatureUsageReport Feature = "usage"       // UsageReporter
+	FeatureTTYResize  Feature = "tty.resize"  // Resizer
+	FeatureFileRead   Feature = "files.read"  // FileReader
+	FeaturePeerStream Feature = "peer.stream" // PeerStreamer
 )
 
 // ResourceTypePrefix begins the image references of root file systems that lie on a worker by name, as Concourse's base resource types do. A
@@ -50,8 +49,6 @@ func StripFeatures(w Worker, s Status) Status {
 			_, ok = w.(FileReader)
 		case FeaturePeerStream:
 			_, ok = w.(PeerStreamer)
-		case FeatureUsageReport:
-			_, ok = w.(UsageReporter)
 		}
 		if ok {
 			kept = append(kept, f)

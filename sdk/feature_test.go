@@ -12,9 +12,8 @@ import (
 
 // Workers of one ability each: only their types matter here.
 type (
-	resizer  struct{ sdk.Worker }
-	reporter struct{ sdk.Worker }
-	reader   struct {
+	resizer struct{ sdk.Worker }
+	reader  struct {
 		sdk.Worker
 		sdk.FileReader
 	}
@@ -31,19 +30,14 @@ func (resizer) ResizeProcess(_ context.Context, _ sdk.ContainerID, _ sdk.Process
 	return nil
 }
 
-func (reporter) ContainerUsage(context.Context, sdk.ContainerID) (sdk.Usage, error) {
-	return sdk.Usage{PIDs: 3}, nil
-}
-
 func TestStripFeaturesTakesWhatTheTypeLacks(t *testing.T) {
-	named := []sdk.Feature{sdk.FeatureUsageReport, sdk.FeatureTTY, sdk.FeatureTTYResize, "new", sdk.FeatureFileRead, sdk.FeaturePeerStream, sdk.FeatureUsers}
+	named := []sdk.Feature{sdk.FeatureTTY, sdk.FeatureTTYResize, "new", sdk.FeatureFileRead, sdk.FeaturePeerStream, sdk.FeatureUsers}
 	for name, c := range map[string]struct {
 		w    sdk.Worker
 		want []sdk.Feature
 	}{
 		"plain":        {struct{ sdk.Worker }{}, []sdk.Feature{sdk.FeatureTTY, "new", sdk.FeatureUsers}},
 		"resizer":      {resizer{}, []sdk.Feature{sdk.FeatureTTY, sdk.FeatureTTYResize, "new", sdk.FeatureUsers}},
-		"reporter":     {reporter{}, []sdk.Feature{sdk.FeatureUsageReport, sdk.FeatureTTY, "new", sdk.FeatureUsers}},
 		"file reader":  {reader{}, []sdk.Feature{sdk.FeatureTTY, "new", sdk.FeatureFileRead, sdk.FeatureUsers}},
 		"peer streams": {sender{}, []sdk.Feature{sdk.FeatureTTY, "new", sdk.FeaturePeerStream, sdk.FeatureUsers}},
 	} {
@@ -72,16 +66,11 @@ func TestFallbacksOfOptionalAbilities(t *testing.T) {
 	}
 	plain := struct{ sdk.Worker }{}
 	lacks(sdk.ResizeProcess(ctx, plain, "c", "p", sdk.TTY{}), sdk.FeatureTTYResize)
-	_, err := sdk.ContainerUsage(ctx, plain, "c")
-	lacks(err, sdk.FeatureUsageReport)
 
 	if err := sdk.ResizeProcess(ctx, resizer{}, "c", "p", sdk.TTY{Columns: 1}); err != nil {
 		t.Error(err)
 	}
 	if err := sdk.ResizeProcess(ctx, resizer{}, "c", "p", sdk.TTY{}); err != io.ErrNoProgress {
 		t.Errorf("the worker's own error came back as %v", err)
-	}
-	if u, err := sdk.ContainerUsage(ctx, reporter{}, "c"); err != nil || u.PIDs != 3 {
-		t.Errorf("%+v, %v", u, err)
 	}
 }

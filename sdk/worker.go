@@ -10,8 +10,7 @@ import (
 const MaxListed = 100_000
 
 // Worker is one place where containers run, with one store of volumes. Each method is one call on the wire, flat and
-// keyed by ids that the host chose. Its type may implement further abilities: [Resizer], [PeerStreamer], [FileReader],
-// [UsageReporter].
+// keyed by ids that the host chose. Its type may implement further abilities: [Resizer], [PeerStreamer], [FileReader].
 //
 // A volume, container or process that a call names and that is not there is NotFound of that kind, but destroying it is a success.
 // Callbacks are never nil unless a method says so; emit may be called no times at all.

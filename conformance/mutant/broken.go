@@ -26,7 +26,6 @@ type broken struct {
 	streamIn         func(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn, r io.Reader) error
 	streamOut        func(ctx context.Context, id sdk.VolumeID, out sdk.StreamOut, w io.Writer) error
 	resizeProcess    func(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, size sdk.TTY) error
-	containerUsage   func(ctx context.Context, id sdk.ContainerID) (sdk.Usage, error)
 	peerSend         func(ctx context.Context, src sdk.VolumeID, out sdk.StreamOut, ticket sdk.PeerTicket) error
 	readFile         func(ctx context.Context, id sdk.VolumeID, path string, offset, length int64, w io.Writer) error
 }
@@ -34,10 +33,9 @@ type broken struct {
 type followFunc = func(ctx context.Context, id sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error
 
 var (
-	_ sdk.Resizer       = (*broken)(nil)
-	_ sdk.FileReader    = (*broken)(nil)
-	_ sdk.PeerStreamer  = (*broken)(nil)
-	_ sdk.UsageReporter = (*broken)(nil)
+	_ sdk.Resizer      = (*broken)(nil)
+	_ sdk.FileReader   = (*broken)(nil)
+	_ sdk.PeerStreamer = (*broken)(nil)
 )
 
 // Close leaves the good worker open: other calls on the mutant may still come.
@@ -146,13 +144,6 @@ func (b *broken) ResizeProcess(ctx context.Context, id sdk.ContainerID, p sdk.Pr
 		return b.resizeProcess(ctx, id, p, size)
 	}
 	return sdk.ResizeProcess(ctx, b.Worker, id, p, size)
-}
-
-func (b *broken) ContainerUsage(ctx context.Context, id sdk.ContainerID) (sdk.Usage, error) {
-	if b.containerUsage != nil {
-		return b.containerUsage(ctx, id)
-	}
-	return sdk.ContainerUsage(ctx, b.Worker, id)
 }
 
 func (b *broken) StatFile(ctx context.Context, id sdk.VolumeID, path string) (sdk.FileInfo, error) {

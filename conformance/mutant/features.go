@@ -12,29 +12,6 @@ import (
 func featureMutants() []Mutant {
 	return []Mutant{
 		{
-			ID: "usage-of-nothing", Doc: "a container that is not there is said to use nothing", Rule: 14,
-			Killers: []string{"M01-usage"},
-			breaks: func(w sdk.Worker) sdk.Worker {
-				return &broken{Worker: w, containerUsage: func(ctx context.Context, id sdk.ContainerID) (sdk.Usage, error) {
-					u, err := sdk.ContainerUsage(ctx, w, id)
-					if sdk.IsNotFound(err, sdk.KindContainer) {
-						return sdk.Usage{}, nil
-					}
-					return u, err
-				}}
-			},
-		},
-		{
-			ID: "usage-is-zero", Doc: "every container is said to use nothing", Rule: 14,
-			Killers: []string{"M01-usage"},
-			breaks: func(w sdk.Worker) sdk.Worker {
-				return &broken{Worker: w, containerUsage: func(ctx context.Context, id sdk.ContainerID) (sdk.Usage, error) {
-					_, err := sdk.ContainerUsage(ctx, w, id)
-					return sdk.Usage{}, err
-				}}
-			},
-		},
-		{
 			ID: "limits-ignored", Doc: "limits that cannot be kept are ignored", Rule: 14,
 			Killers: []string{"Y02-undeclared"},
 			breaks: func(w sdk.Worker) sdk.Worker {

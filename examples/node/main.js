@@ -101,7 +101,6 @@ const single = {
   PeerTicket: (r) => worker(r, () => checkPath(r, r.path), { 'peer.stream': true }),
   PeerSend: (r) => worker(r, () => checkPath(r, r.path), { 'peer.stream': true }),
   StatFile: (r) => worker(r, () => checkPath(r, r.path), { 'files.read': true }),
-  ContainerUsage: (r) => worker(r, ids(r, 'container'), { usage: true }),
 };
 
 const several = {

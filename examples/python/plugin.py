@@ -273,9 +273,6 @@ class WorkerService:
     def ListFiles(self, request, context):
         raise unsupported("files.read")
 
-    def ContainerUsage(self, request, context):
-        raise unsupported("usage")
-
 
 class DataService:
     """slipway.runtime.v1alpha1.Data"""

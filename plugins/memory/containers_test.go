@@ -249,29 +249,3 @@ func TestContainerThatCannotGoYet(t *testing.T) {
 		t.Errorf("left after destroy: %v", got)
 	}
 }
-
-// TestUsage counts what lives in a container and what its own files take.
-func TestUsage(t *testing.T) {
-	w := newTestWorker(t, Options{})
-	must(t, w.CreateContainer(t.Context(), sdk.ContainerSpec{ID: "c", Token: "t"}, nil))
-	usage := func() sdk.Usage {
-		t.Helper()
-		u, err := w.ContainerUsage(t.Context(), "c")
-		must(t, err)
-		return u
-	}
-	before := usage()
-	must(t, w.StartProcess(t.Context(), "c", script("p", "sleep 3600")))
-	must(t, w.StartProcess(t.Context(), "c", script("q", "seq 1 10000 > /numbers")))
-	<-w.containers["c"].processes["q"].ended
-	if u := usage(); u.PIDs != 1 || u.DiskBytes < before.DiskBytes+48894 {
-		t.Errorf("with one process and 48894 bytes more: %+v, before %+v", u, before)
-	}
-	must(t, w.SignalProcess(t.Context(), "c", "p", sdk.KILL))
-	<-w.containers["c"].processes["p"].ended
-	if u := usage(); u.PIDs != 0 {
-		t.Errorf("with no process: %+v", u)
-	}
-	_, err := w.ContainerUsage(t.Context(), "none")
-	wantError(t, err, sdk.NotFound, sdk.KindContainer)
-}

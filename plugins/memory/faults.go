@@ -53,7 +53,7 @@ func FaultOperations() []string {
 		"Status", "CreateVolume", "SealVolume", "ListVolumes", "DestroyVolume", "StreamIn", "StreamOut",
 		"CreateContainer", "ListContainers", "DestroyContainer",
 		"StartProcess", "ListProcesses", "FollowProcess", "SignalProcess",
-		"StatFile", "ListFiles", "ReadFile", "ResizeProcess", "ContainerUsage", "PeerTicket", "PeerSend",
+		"StatFile", "ListFiles", "ReadFile", "ResizeProcess", "PeerTicket", "PeerSend",
 	}
 }
 

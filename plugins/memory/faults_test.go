@@ -229,8 +229,6 @@ func callOperation(t *testing.T, w sdk.Worker, operation string) (err error) {
 		err = f.ReadFile(ctx, "v", "f", 0, -1, io.Discard)
 	case "ResizeProcess":
 		err = f.ResizeProcess(ctx, "c", "p", sdk.TTY{})
-	case "ContainerUsage":
-		_, err = f.ContainerUsage(ctx, "c")
 	case "PeerTicket":
 		_, err = f.PeerTicket(ctx, "v", sdk.StreamIn{})
 	case "PeerSend":

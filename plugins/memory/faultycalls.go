@@ -120,17 +120,6 @@ func (w *faulty) ResizeProcess(ctx context.Context, container sdk.ContainerID, i
 	return w.call(ctx, "ResizeProcess", func(inner sdk.Worker) error { return sdk.ResizeProcess(ctx, inner, container, id, size) })
 }
 
-func (w *faulty) ContainerUsage(ctx context.Context, id sdk.ContainerID) (usage sdk.Usage, err error) {
-	err = w.call(ctx, "ContainerUsage", func(inner sdk.Worker) (err error) {
-		usage, err = sdk.ContainerUsage(ctx, inner, id)
-		return err
-	})
-	if err != nil {
-		return sdk.Usage{}, err
-	}
-	return usage, nil
-}
-
 func (w *faulty) PeerTicket(ctx context.Context, dst sdk.VolumeID, in sdk.StreamIn) (ticket sdk.PeerTicket, err error) {
 	err = w.peer(ctx, "PeerTicket", func(peer sdk.PeerStreamer) (err error) {
 		ticket, err = peer.PeerTicket(ctx, dst, in)
@@ -157,9 +146,8 @@ func (w *faulty) peer(ctx context.Context, operation string, do func(sdk.PeerStr
 }
 
 var (
-	_ sdk.Worker        = (*faulty)(nil)
-	_ sdk.FileReader    = (*faulty)(nil)
-	_ sdk.Resizer       = (*faulty)(nil)
-	_ sdk.UsageReporter = (*faulty)(nil)
-	_ sdk.PeerStreamer  = (*faulty)(nil)
+	_ sdk.Worker       = (*faulty)(nil)
+	_ sdk.FileReader   = (*faulty)(nil)
+	_ sdk.Resizer      = (*faulty)(nil)
+	_ sdk.PeerStreamer = (*faulty)(nil)
 )

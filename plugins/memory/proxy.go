@@ -225,14 +225,6 @@ func (w *proxyWorker) ResizeProcess(ctx context.Context, container sdk.Container
 	return w.call(ctx, func(r sdk.Worker) error { return sdk.ResizeProcess(ctx, r, container, id, size) })
 }
 
-func (w *proxyWorker) ContainerUsage(ctx context.Context, id sdk.ContainerID) (usage sdk.Usage, err error) {
-	err = w.call(ctx, func(r sdk.Worker) (err error) {
-		usage, err = sdk.ContainerUsage(ctx, r, id)
-		return err
-	})
-	return usage, err
-}
-
 func (w *proxyWorker) PeerTicket(ctx context.Context, dst sdk.VolumeID, in sdk.StreamIn) (ticket sdk.PeerTicket, err error) {
 	err = w.call(ctx, func(r sdk.Worker) error {
 		peer, ok := r.(sdk.PeerStreamer)
@@ -256,10 +248,9 @@ func (w *proxyWorker) PeerSend(ctx context.Context, src sdk.VolumeID, out sdk.St
 }
 
 var (
-	_ sdk.Runtime       = (*proxy)(nil)
-	_ sdk.Worker        = (*proxyWorker)(nil)
-	_ sdk.FileReader    = (*proxyWorker)(nil)
-	_ sdk.Resizer       = (*proxyWorker)(nil)
-	_ sdk.UsageReporter = (*proxyWorker)(nil)
-	_ sdk.PeerStreamer  = (*proxyWorker)(nil)
+	_ sdk.Runtime      = (*proxy)(nil)
+	_ sdk.Worker       = (*proxyWorker)(nil)
+	_ sdk.FileReader   = (*proxyWorker)(nil)
+	_ sdk.Resizer      = (*proxyWorker)(nil)
+	_ sdk.PeerStreamer = (*proxyWorker)(nil)
 )

@@ -50,7 +50,6 @@ func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
 		sdk.FeatureTarXattrs,
 		sdk.FeatureTarSparse,
 		sdk.FeatureFileRead,
-		sdk.FeatureUsageReport,
 	}
 	if w.memory != nil {
 		features = append(features, sdk.FeatureLimitsMemory, sdk.FeatureExitOOM)

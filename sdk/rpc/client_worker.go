@@ -14,11 +14,10 @@ type worker struct {
 }
 
 var (
-	_ sdk.Worker        = (*worker)(nil)
-	_ sdk.Resizer       = (*worker)(nil)
-	_ sdk.PeerStreamer  = (*worker)(nil)
-	_ sdk.FileReader    = (*worker)(nil)
-	_ sdk.UsageReporter = (*worker)(nil)
+	_ sdk.Worker       = (*worker)(nil)
+	_ sdk.Resizer      = (*worker)(nil)
+	_ sdk.PeerStreamer = (*worker)(nil)
+	_ sdk.FileReader   = (*worker)(nil)
 )
 
 // Close implements [sdk.Worker]. On the wire a worker is a name; the plugin's handle is the plugin's side's.
@@ -187,13 +186,4 @@ func (w *worker) ListFiles(ctx context.Context, id sdk.VolumeID, dir string, emi
 		}
 		return each(m.Files, func(f *pb.FileInfo) error { return emit(fileFromPB(f)) })
 	})
-}
-
-// ContainerUsage implements [sdk.UsageReporter].
-func (w *worker) ContainerUsage(ctx context.Context, id sdk.ContainerID) (sdk.Usage, error) {
-	resp, err := unary(ctx, w.c, w.c.worker.ContainerUsage, &pb.ContainerUsageRequest{Worker: w.name, Id: string(id)})
-	if err != nil {
-		return sdk.Usage{}, err
-	}
-	return usageFromPB(resp), nil
 }

@@ -145,14 +145,6 @@ func progressFromPB(p *pb.Progress) sdk.Progress {
 	return sdk.Progress{Phase: p.GetPhase(), Message: p.GetMessage(), Done: p.GetDone(), Total: p.GetTotal(), Unit: p.GetUnit()}
 }
 
-func usageToPB(u sdk.Usage) *pb.ContainerUsageResponse {
-	return &pb.ContainerUsageResponse{CpuNanos: u.CPUNanos, MemoryBytes: u.MemoryBytes, DiskBytes: u.DiskBytes, Pids: u.PIDs}
-}
-
-func usageFromPB(u *pb.ContainerUsageResponse) sdk.Usage {
-	return sdk.Usage{CPUNanos: u.CpuNanos, MemoryBytes: u.MemoryBytes, DiskBytes: u.DiskBytes, PIDs: u.Pids}
-}
-
 func ticketToPB(t sdk.PeerTicket) *pb.PeerTicket {
 	return &pb.PeerTicket{Protocol: text(t.Protocol), Zone: text(t.Zone), Data: t.Data}
 }

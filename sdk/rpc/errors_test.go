@@ -145,7 +145,7 @@ func (r requiredOnly) Worker(string) (sdk.Worker, error) { return required{r.rec
 
 func TestOptionalMethodsThatTheTypeLacks(t *testing.T) {
 	r := &recorder{answer: answers{status: sdk.Status{Features: []sdk.Feature{sdk.FeatureTTYResize, sdk.FeatureFileRead,
-		sdk.FeaturePeerStream, sdk.FeatureUsageReport, sdk.FeatureTTY, "newer"}}}}
+		sdk.FeaturePeerStream, sdk.FeatureTTY, "newer"}}}}
 	w, err := rpctest.Pair(t, requiredOnly{r}).Worker("w")
 	if err != nil {
 		t.Fatal(err)
@@ -163,9 +163,8 @@ func TestOptionalMethodsThatTheTypeLacks(t *testing.T) {
 		feature sdk.Feature
 		call    func() error
 	}{
-		"ResizeProcess":  {sdk.FeatureTTYResize, func() error { return sdk.ResizeProcess(ctx, w, "c", "p", sdk.TTY{}) }},
-		"ContainerUsage": {sdk.FeatureUsageReport, func() error { _, err := sdk.ContainerUsage(ctx, w, "c"); return err }},
-		"PeerTicket":     {sdk.FeaturePeerStream, func() error { _, err := peers.PeerTicket(ctx, "v", sdk.StreamIn{}); return err }},
+		"ResizeProcess": {sdk.FeatureTTYResize, func() error { return sdk.ResizeProcess(ctx, w, "c", "p", sdk.TTY{}) }},
+		"PeerTicket":    {sdk.FeaturePeerStream, func() error { _, err := peers.PeerTicket(ctx, "v", sdk.StreamIn{}); return err }},
 		"PeerSend": {sdk.FeaturePeerStream, func() error {
 			return peers.PeerSend(ctx, "v", sdk.StreamOut{}, sdk.PeerTicket{})
 		}},

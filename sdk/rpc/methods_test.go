@@ -71,8 +71,6 @@ func methods() map[string][]method {
 
 		"Status": {answering(func(ctx context.Context, w sdk.Worker) (sdk.Status, error) { return w.Status(ctx) },
 			func(a *answers, v sdk.Status) { a.status = v })},
-		"ContainerUsage": {answering(func(ctx context.Context, w sdk.Worker) (sdk.Usage, error) { return sdk.ContainerUsage(ctx, w, "c") },
-			func(a *answers, v sdk.Usage) { a.usage = v }, sdk.ContainerID("c"))},
 		"PeerTicket": {answering(func(ctx context.Context, w sdk.Worker) (sdk.PeerTicket, error) {
 			return w.(sdk.PeerStreamer).PeerTicket(ctx, "v", in)
 		}, func(a *answers, v sdk.PeerTicket) { a.ticket = v }, sdk.VolumeID("v"), in)},
@@ -168,7 +166,7 @@ func follow(ctx context.Context, r *recorder, _ sdk.Runtime, w sdk.Worker) ([]an
 func everyMethod(t *testing.T, test func(t *testing.T, name string, m method)) {
 	all := methods()
 	for _, iface := range []reflect.Type{reflect.TypeFor[sdk.Runtime](), reflect.TypeFor[sdk.Worker](), reflect.TypeFor[sdk.Resizer](),
-		reflect.TypeFor[sdk.PeerStreamer](), reflect.TypeFor[sdk.FileReader](), reflect.TypeFor[sdk.UsageReporter]()} {
+		reflect.TypeFor[sdk.PeerStreamer](), reflect.TypeFor[sdk.FileReader]()} {
 		for m := range iface.Methods() {
 			cases := all[m.Name]
 			if len(cases) == 0 {

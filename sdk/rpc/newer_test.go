@@ -126,7 +126,7 @@ func TestNewerServer(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	// A method that an older plugin does not have at all.
-	if _, err := sdk.ContainerUsage(ctx, w, "c"); !errors.Is(err, sdk.Unsupported) {
+	if _, err := w.(sdk.FileReader).StatFile(ctx, "v", "f"); !errors.Is(err, sdk.Unsupported) {
 		t.Errorf("got %v", err)
 	}
 }

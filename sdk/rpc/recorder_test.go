@@ -32,7 +32,6 @@ type answers struct {
 	opened  sdk.Opened
 	records []sdk.Record
 	exit    sdk.Exit
-	usage   sdk.Usage
 	ticket  sdk.PeerTicket
 	files   []sdk.FileInfo
 	events  []sdk.WorkerEvent
@@ -200,8 +199,4 @@ func (r *recorder) ReadFile(ctx context.Context, id sdk.VolumeID, path string, o
 	}
 	_, err := dst.Write(r.answer.data)
 	return err
-}
-
-func (r *recorder) ContainerUsage(ctx context.Context, id sdk.ContainerID) (sdk.Usage, error) {
-	return r.answer.usage, r.call(ctx, id)
 }

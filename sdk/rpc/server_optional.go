@@ -21,13 +21,6 @@ func (s *server) ResizeProcess(ctx context.Context, r *pb.ResizeProcessRequest) 
 	})
 }
 
-func (s *server) ContainerUsage(ctx context.Context, r *pb.ContainerUsageRequest) (*pb.ContainerUsageResponse, error) {
-	return control(s, r.Worker, func(w sdk.Worker) (*pb.ContainerUsageResponse, error) {
-		usage, err := sdk.ContainerUsage(ctx, w, sdk.ContainerID(r.Id))
-		return usageToPB(usage), err
-	})
-}
-
 func (s *server) PeerTicket(ctx context.Context, r *pb.PeerTicketRequest) (*pb.PeerTicketResponse, error) {
 	return control(s, r.Worker, func(w sdk.Worker) (*pb.PeerTicketResponse, error) {
 		ticket, err := w.(sdk.PeerStreamer).PeerTicket(ctx, sdk.VolumeID(r.Volume), sdk.StreamIn{Path: string(r.Path), Encoding: r.Encoding})

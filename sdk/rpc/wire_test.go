@@ -256,7 +256,6 @@ func TestServerChecksIdsAndSpecs(t *testing.T) {
 			s, err := w.ListFiles(ctx, &pb.ListFilesRequest{Volume: bad})
 			return discard(s, &pb.ListFilesResponse{}, err)
 		},
-		"ContainerUsage": func() error { _, err := w.ContainerUsage(ctx, &pb.ContainerUsageRequest{Id: bad}); return err },
 		"StreamOut": func() error {
 			s, err := d.StreamOut(ctx, &pb.StreamOutRequest{Volume: bad})
 			return discard(s, &pb.StreamOutResponse{}, err)

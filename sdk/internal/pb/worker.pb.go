@@ -3139,128 +3139,6 @@ func (x *ListFilesResponse) GetFiles() []*FileInfo {
 	return nil
 }
 
-type ContainerUsageRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Worker        string                 `protobuf:"bytes,1,opt,name=worker,proto3" json:"worker,omitempty"`
-	Id            string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ContainerUsageRequest) Reset() {
-	*x = ContainerUsageRequest{}
-	mi := &file_slipway_runtime_v1alpha1_worker_proto_msgTypes[44]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ContainerUsageRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ContainerUsageRequest) ProtoMessage() {}
-
-func (x *ContainerUsageRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_runtime_v1alpha1_worker_proto_msgTypes[44]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ContainerUsageRequest.ProtoReflect.Descriptor instead.
-func (*ContainerUsageRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_runtime_v1alpha1_worker_proto_rawDescGZIP(), []int{44}
-}
-
-func (x *ContainerUsageRequest) GetWorker() string {
-	if x != nil {
-		return x.Worker
-	}
-	return ""
-}
-
-func (x *ContainerUsageRequest) GetId() string {
-	if x != nil {
-		return x.Id
-	}
-	return ""
-}
-
-// What cannot be measured is zero.
-type ContainerUsageResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// Spent since the container was made.
-	CpuNanos      int64 `protobuf:"varint,1,opt,name=cpu_nanos,json=cpuNanos,proto3" json:"cpu_nanos,omitempty"`
-	MemoryBytes   int64 `protobuf:"varint,2,opt,name=memory_bytes,json=memoryBytes,proto3" json:"memory_bytes,omitempty"`
-	DiskBytes     int64 `protobuf:"varint,3,opt,name=disk_bytes,json=diskBytes,proto3" json:"disk_bytes,omitempty"`
-	Pids          int64 `protobuf:"varint,4,opt,name=pids,proto3" json:"pids,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ContainerUsageResponse) Reset() {
-	*x = ContainerUsageResponse{}
-	mi := &file_slipway_runtime_v1alpha1_worker_proto_msgTypes[45]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ContainerUsageResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ContainerUsageResponse) ProtoMessage() {}
-
-func (x *ContainerUsageResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_runtime_v1alpha1_worker_proto_msgTypes[45]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ContainerUsageResponse.ProtoReflect.Descriptor instead.
-func (*ContainerUsageResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_runtime_v1alpha1_worker_proto_rawDescGZIP(), []int{45}
-}
-
-func (x *ContainerUsageResponse) GetCpuNanos() int64 {
-	if x != nil {
-		return x.CpuNanos
-	}
-	return 0
-}
-
-func (x *ContainerUsageResponse) GetMemoryBytes() int64 {
-	if x != nil {
-		return x.MemoryBytes
-	}
-	return 0
-}
-
-func (x *ContainerUsageResponse) GetDiskBytes() int64 {
-	if x != nil {
-		return x.DiskBytes
-	}
-	return 0
-}
-
-func (x *ContainerUsageResponse) GetPids() int64 {
-	if x != nil {
-		return x.Pids
-	}
-	return 0
-}
-
 var File_slipway_runtime_v1alpha1_worker_proto protoreflect.FileDescriptor
 
 const file_slipway_runtime_v1alpha1_worker_proto_rawDesc = "" +
@@ -3485,16 +3363,7 @@ const file_slipway_runtime_v1alpha1_worker_proto_rawDesc = "" +
 	"\x06volume\x18\x02 \x01(\tR\x06volume\x12\x10\n" +
 	"\x03dir\x18\x03 \x01(\fR\x03dir\"M\n" +
 	"\x11ListFilesResponse\x128\n" +
-	"\x05files\x18\x01 \x03(\v2\".slipway.runtime.v1alpha1.FileInfoR\x05files\"?\n" +
-	"\x15ContainerUsageRequest\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x0e\n" +
-	"\x02id\x18\x02 \x01(\tR\x02id\"\x8b\x01\n" +
-	"\x16ContainerUsageResponse\x12\x1b\n" +
-	"\tcpu_nanos\x18\x01 \x01(\x03R\bcpuNanos\x12!\n" +
-	"\fmemory_bytes\x18\x02 \x01(\x03R\vmemoryBytes\x12\x1d\n" +
-	"\n" +
-	"disk_bytes\x18\x03 \x01(\x03R\tdiskBytes\x12\x12\n" +
-	"\x04pids\x18\x04 \x01(\x03R\x04pids*Z\n" +
+	"\x05files\x18\x01 \x03(\v2\".slipway.runtime.v1alpha1.FileInfoR\x05files*Z\n" +
 	"\x06Health\x12\x16\n" +
 	"\x12HEALTH_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eHEALTH_HEALTHY\x10\x01\x12\x13\n" +
@@ -3518,7 +3387,7 @@ const file_slipway_runtime_v1alpha1_worker_proto_rawDesc = "" +
 	"\x19PROCESS_STATE_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15PROCESS_STATE_RUNNING\x10\x01\x12\x18\n" +
 	"\x14PROCESS_STATE_EXITED\x10\x02\x12\x1b\n" +
-	"\x17PROCESS_STATE_ABANDONED\x10\x032\xdc\x0e\n" +
+	"\x17PROCESS_STATE_ABANDONED\x10\x032\xe7\r\n" +
 	"\x06Worker\x12[\n" +
 	"\x06Status\x12'.slipway.runtime.v1alpha1.StatusRequest\x1a(.slipway.runtime.v1alpha1.StatusResponse\x12m\n" +
 	"\fCreateVolume\x12-.slipway.runtime.v1alpha1.CreateVolumeRequest\x1a..slipway.runtime.v1alpha1.CreateVolumeResponse\x12g\n" +
@@ -3537,8 +3406,7 @@ const file_slipway_runtime_v1alpha1_worker_proto_rawDesc = "" +
 	"PeerTicket\x12+.slipway.runtime.v1alpha1.PeerTicketRequest\x1a,.slipway.runtime.v1alpha1.PeerTicketResponse\x12a\n" +
 	"\bPeerSend\x12).slipway.runtime.v1alpha1.PeerSendRequest\x1a*.slipway.runtime.v1alpha1.PeerSendResponse\x12a\n" +
 	"\bStatFile\x12).slipway.runtime.v1alpha1.StatFileRequest\x1a*.slipway.runtime.v1alpha1.StatFileResponse\x12f\n" +
-	"\tListFiles\x12*.slipway.runtime.v1alpha1.ListFilesRequest\x1a+.slipway.runtime.v1alpha1.ListFilesResponse0\x01\x12s\n" +
-	"\x0eContainerUsage\x12/.slipway.runtime.v1alpha1.ContainerUsageRequest\x1a0.slipway.runtime.v1alpha1.ContainerUsageResponseB0Z.github.com/slipway-run/slipway/sdk/internal/pbb\x06proto3"
+	"\tListFiles\x12*.slipway.runtime.v1alpha1.ListFilesRequest\x1a+.slipway.runtime.v1alpha1.ListFilesResponse0\x01B0Z.github.com/slipway-run/slipway/sdk/internal/pbb\x06proto3"
 
 var (
 	file_slipway_runtime_v1alpha1_worker_proto_rawDescOnce sync.Once
@@ -3553,7 +3421,7 @@ func file_slipway_runtime_v1alpha1_worker_proto_rawDescGZIP() []byte {
 }
 
 var file_slipway_runtime_v1alpha1_worker_proto_enumTypes = make([]protoimpl.EnumInfo, 5)
-var file_slipway_runtime_v1alpha1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 51)
+var file_slipway_runtime_v1alpha1_worker_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_slipway_runtime_v1alpha1_worker_proto_goTypes = []any{
 	(Health)(0),                      // 0: slipway.runtime.v1alpha1.Health
 	(VolumeState)(0),                 // 1: slipway.runtime.v1alpha1.VolumeState
@@ -3604,47 +3472,45 @@ var file_slipway_runtime_v1alpha1_worker_proto_goTypes = []any{
 	(*FileInfo)(nil),                 // 46: slipway.runtime.v1alpha1.FileInfo
 	(*ListFilesRequest)(nil),         // 47: slipway.runtime.v1alpha1.ListFilesRequest
 	(*ListFilesResponse)(nil),        // 48: slipway.runtime.v1alpha1.ListFilesResponse
-	(*ContainerUsageRequest)(nil),    // 49: slipway.runtime.v1alpha1.ContainerUsageRequest
-	(*ContainerUsageResponse)(nil),   // 50: slipway.runtime.v1alpha1.ContainerUsageResponse
-	nil,                              // 51: slipway.runtime.v1alpha1.Filter.LabelsEntry
-	nil,                              // 52: slipway.runtime.v1alpha1.CreateVolumeRequest.LabelsEntry
-	nil,                              // 53: slipway.runtime.v1alpha1.VolumeInfo.LabelsEntry
-	nil,                              // 54: slipway.runtime.v1alpha1.CreateContainerRequest.LabelsEntry
-	nil,                              // 55: slipway.runtime.v1alpha1.ContainerInfo.LabelsEntry
-	(*timestamppb.Timestamp)(nil),    // 56: google.protobuf.Timestamp
+	nil,                              // 49: slipway.runtime.v1alpha1.Filter.LabelsEntry
+	nil,                              // 50: slipway.runtime.v1alpha1.CreateVolumeRequest.LabelsEntry
+	nil,                              // 51: slipway.runtime.v1alpha1.VolumeInfo.LabelsEntry
+	nil,                              // 52: slipway.runtime.v1alpha1.CreateContainerRequest.LabelsEntry
+	nil,                              // 53: slipway.runtime.v1alpha1.ContainerInfo.LabelsEntry
+	(*timestamppb.Timestamp)(nil),    // 54: google.protobuf.Timestamp
 }
 var file_slipway_runtime_v1alpha1_worker_proto_depIdxs = []int32{
 	0,  // 0: slipway.runtime.v1alpha1.StatusResponse.health:type_name -> slipway.runtime.v1alpha1.Health
 	7,  // 1: slipway.runtime.v1alpha1.StatusResponse.capacity:type_name -> slipway.runtime.v1alpha1.Resources
 	7,  // 2: slipway.runtime.v1alpha1.StatusResponse.used:type_name -> slipway.runtime.v1alpha1.Resources
-	51, // 3: slipway.runtime.v1alpha1.Filter.labels:type_name -> slipway.runtime.v1alpha1.Filter.LabelsEntry
-	52, // 4: slipway.runtime.v1alpha1.CreateVolumeRequest.labels:type_name -> slipway.runtime.v1alpha1.CreateVolumeRequest.LabelsEntry
+	49, // 3: slipway.runtime.v1alpha1.Filter.labels:type_name -> slipway.runtime.v1alpha1.Filter.LabelsEntry
+	50, // 4: slipway.runtime.v1alpha1.CreateVolumeRequest.labels:type_name -> slipway.runtime.v1alpha1.CreateVolumeRequest.LabelsEntry
 	8,  // 5: slipway.runtime.v1alpha1.ListVolumesRequest.filter:type_name -> slipway.runtime.v1alpha1.Filter
 	15, // 6: slipway.runtime.v1alpha1.ListVolumesResponse.volumes:type_name -> slipway.runtime.v1alpha1.VolumeInfo
-	53, // 7: slipway.runtime.v1alpha1.VolumeInfo.labels:type_name -> slipway.runtime.v1alpha1.VolumeInfo.LabelsEntry
+	51, // 7: slipway.runtime.v1alpha1.VolumeInfo.labels:type_name -> slipway.runtime.v1alpha1.VolumeInfo.LabelsEntry
 	1,  // 8: slipway.runtime.v1alpha1.VolumeInfo.state:type_name -> slipway.runtime.v1alpha1.VolumeState
-	54, // 9: slipway.runtime.v1alpha1.CreateContainerRequest.labels:type_name -> slipway.runtime.v1alpha1.CreateContainerRequest.LabelsEntry
+	52, // 9: slipway.runtime.v1alpha1.CreateContainerRequest.labels:type_name -> slipway.runtime.v1alpha1.CreateContainerRequest.LabelsEntry
 	19, // 10: slipway.runtime.v1alpha1.CreateContainerRequest.mounts:type_name -> slipway.runtime.v1alpha1.Mount
 	7,  // 11: slipway.runtime.v1alpha1.CreateContainerRequest.limits:type_name -> slipway.runtime.v1alpha1.Resources
 	22, // 12: slipway.runtime.v1alpha1.CreateContainerResponse.progress:type_name -> slipway.runtime.v1alpha1.Progress
 	21, // 13: slipway.runtime.v1alpha1.CreateContainerResponse.done:type_name -> slipway.runtime.v1alpha1.CreateContainerDone
 	8,  // 14: slipway.runtime.v1alpha1.ListContainersRequest.filter:type_name -> slipway.runtime.v1alpha1.Filter
 	25, // 15: slipway.runtime.v1alpha1.ListContainersResponse.containers:type_name -> slipway.runtime.v1alpha1.ContainerInfo
-	55, // 16: slipway.runtime.v1alpha1.ContainerInfo.labels:type_name -> slipway.runtime.v1alpha1.ContainerInfo.LabelsEntry
+	53, // 16: slipway.runtime.v1alpha1.ContainerInfo.labels:type_name -> slipway.runtime.v1alpha1.ContainerInfo.LabelsEntry
 	2,  // 17: slipway.runtime.v1alpha1.ContainerInfo.state:type_name -> slipway.runtime.v1alpha1.ContainerState
 	29, // 18: slipway.runtime.v1alpha1.StartProcessRequest.tty:type_name -> slipway.runtime.v1alpha1.TerminalSize
 	3,  // 19: slipway.runtime.v1alpha1.StartProcessRequest.when_full:type_name -> slipway.runtime.v1alpha1.WhenFull
 	33, // 20: slipway.runtime.v1alpha1.ListProcessesResponse.processes:type_name -> slipway.runtime.v1alpha1.ProcessInfo
 	4,  // 21: slipway.runtime.v1alpha1.ProcessInfo.state:type_name -> slipway.runtime.v1alpha1.ProcessState
 	34, // 22: slipway.runtime.v1alpha1.ProcessInfo.exit:type_name -> slipway.runtime.v1alpha1.Exit
-	56, // 23: slipway.runtime.v1alpha1.ProcessInfo.started_at:type_name -> google.protobuf.Timestamp
-	56, // 24: slipway.runtime.v1alpha1.Exit.started_at:type_name -> google.protobuf.Timestamp
-	56, // 25: slipway.runtime.v1alpha1.Exit.ended_at:type_name -> google.protobuf.Timestamp
+	54, // 23: slipway.runtime.v1alpha1.ProcessInfo.started_at:type_name -> google.protobuf.Timestamp
+	54, // 24: slipway.runtime.v1alpha1.Exit.started_at:type_name -> google.protobuf.Timestamp
+	54, // 25: slipway.runtime.v1alpha1.Exit.ended_at:type_name -> google.protobuf.Timestamp
 	29, // 26: slipway.runtime.v1alpha1.ResizeProcessRequest.size:type_name -> slipway.runtime.v1alpha1.TerminalSize
 	41, // 27: slipway.runtime.v1alpha1.PeerTicketResponse.ticket:type_name -> slipway.runtime.v1alpha1.PeerTicket
 	41, // 28: slipway.runtime.v1alpha1.PeerSendRequest.ticket:type_name -> slipway.runtime.v1alpha1.PeerTicket
 	46, // 29: slipway.runtime.v1alpha1.StatFileResponse.file:type_name -> slipway.runtime.v1alpha1.FileInfo
-	56, // 30: slipway.runtime.v1alpha1.FileInfo.mod_time:type_name -> google.protobuf.Timestamp
+	54, // 30: slipway.runtime.v1alpha1.FileInfo.mod_time:type_name -> google.protobuf.Timestamp
 	46, // 31: slipway.runtime.v1alpha1.ListFilesResponse.files:type_name -> slipway.runtime.v1alpha1.FileInfo
 	5,  // 32: slipway.runtime.v1alpha1.Worker.Status:input_type -> slipway.runtime.v1alpha1.StatusRequest
 	9,  // 33: slipway.runtime.v1alpha1.Worker.CreateVolume:input_type -> slipway.runtime.v1alpha1.CreateVolumeRequest
@@ -3662,26 +3528,24 @@ var file_slipway_runtime_v1alpha1_worker_proto_depIdxs = []int32{
 	42, // 45: slipway.runtime.v1alpha1.Worker.PeerSend:input_type -> slipway.runtime.v1alpha1.PeerSendRequest
 	44, // 46: slipway.runtime.v1alpha1.Worker.StatFile:input_type -> slipway.runtime.v1alpha1.StatFileRequest
 	47, // 47: slipway.runtime.v1alpha1.Worker.ListFiles:input_type -> slipway.runtime.v1alpha1.ListFilesRequest
-	49, // 48: slipway.runtime.v1alpha1.Worker.ContainerUsage:input_type -> slipway.runtime.v1alpha1.ContainerUsageRequest
-	6,  // 49: slipway.runtime.v1alpha1.Worker.Status:output_type -> slipway.runtime.v1alpha1.StatusResponse
-	10, // 50: slipway.runtime.v1alpha1.Worker.CreateVolume:output_type -> slipway.runtime.v1alpha1.CreateVolumeResponse
-	12, // 51: slipway.runtime.v1alpha1.Worker.SealVolume:output_type -> slipway.runtime.v1alpha1.SealVolumeResponse
-	14, // 52: slipway.runtime.v1alpha1.Worker.ListVolumes:output_type -> slipway.runtime.v1alpha1.ListVolumesResponse
-	17, // 53: slipway.runtime.v1alpha1.Worker.DestroyVolume:output_type -> slipway.runtime.v1alpha1.DestroyVolumeResponse
-	20, // 54: slipway.runtime.v1alpha1.Worker.CreateContainer:output_type -> slipway.runtime.v1alpha1.CreateContainerResponse
-	24, // 55: slipway.runtime.v1alpha1.Worker.ListContainers:output_type -> slipway.runtime.v1alpha1.ListContainersResponse
-	27, // 56: slipway.runtime.v1alpha1.Worker.DestroyContainer:output_type -> slipway.runtime.v1alpha1.DestroyContainerResponse
-	30, // 57: slipway.runtime.v1alpha1.Worker.StartProcess:output_type -> slipway.runtime.v1alpha1.StartProcessResponse
-	32, // 58: slipway.runtime.v1alpha1.Worker.ListProcesses:output_type -> slipway.runtime.v1alpha1.ListProcessesResponse
-	36, // 59: slipway.runtime.v1alpha1.Worker.SignalProcess:output_type -> slipway.runtime.v1alpha1.SignalProcessResponse
-	38, // 60: slipway.runtime.v1alpha1.Worker.ResizeProcess:output_type -> slipway.runtime.v1alpha1.ResizeProcessResponse
-	40, // 61: slipway.runtime.v1alpha1.Worker.PeerTicket:output_type -> slipway.runtime.v1alpha1.PeerTicketResponse
-	43, // 62: slipway.runtime.v1alpha1.Worker.PeerSend:output_type -> slipway.runtime.v1alpha1.PeerSendResponse
-	45, // 63: slipway.runtime.v1alpha1.Worker.StatFile:output_type -> slipway.runtime.v1alpha1.StatFileResponse
-	48, // 64: slipway.runtime.v1alpha1.Worker.ListFiles:output_type -> slipway.runtime.v1alpha1.ListFilesResponse
-	50, // 65: slipway.runtime.v1alpha1.Worker.ContainerUsage:output_type -> slipway.runtime.v1alpha1.ContainerUsageResponse
-	49, // [49:66] is the sub-list for method output_type
-	32, // [32:49] is the sub-list for method input_type
+	6,  // 48: slipway.runtime.v1alpha1.Worker.Status:output_type -> slipway.runtime.v1alpha1.StatusResponse
+	10, // 49: slipway.runtime.v1alpha1.Worker.CreateVolume:output_type -> slipway.runtime.v1alpha1.CreateVolumeResponse
+	12, // 50: slipway.runtime.v1alpha1.Worker.SealVolume:output_type -> slipway.runtime.v1alpha1.SealVolumeResponse
+	14, // 51: slipway.runtime.v1alpha1.Worker.ListVolumes:output_type -> slipway.runtime.v1alpha1.ListVolumesResponse
+	17, // 52: slipway.runtime.v1alpha1.Worker.DestroyVolume:output_type -> slipway.runtime.v1alpha1.DestroyVolumeResponse
+	20, // 53: slipway.runtime.v1alpha1.Worker.CreateContainer:output_type -> slipway.runtime.v1alpha1.CreateContainerResponse
+	24, // 54: slipway.runtime.v1alpha1.Worker.ListContainers:output_type -> slipway.runtime.v1alpha1.ListContainersResponse
+	27, // 55: slipway.runtime.v1alpha1.Worker.DestroyContainer:output_type -> slipway.runtime.v1alpha1.DestroyContainerResponse
+	30, // 56: slipway.runtime.v1alpha1.Worker.StartProcess:output_type -> slipway.runtime.v1alpha1.StartProcessResponse
+	32, // 57: slipway.runtime.v1alpha1.Worker.ListProcesses:output_type -> slipway.runtime.v1alpha1.ListProcessesResponse
+	36, // 58: slipway.runtime.v1alpha1.Worker.SignalProcess:output_type -> slipway.runtime.v1alpha1.SignalProcessResponse
+	38, // 59: slipway.runtime.v1alpha1.Worker.ResizeProcess:output_type -> slipway.runtime.v1alpha1.ResizeProcessResponse
+	40, // 60: slipway.runtime.v1alpha1.Worker.PeerTicket:output_type -> slipway.runtime.v1alpha1.PeerTicketResponse
+	43, // 61: slipway.runtime.v1alpha1.Worker.PeerSend:output_type -> slipway.runtime.v1alpha1.PeerSendResponse
+	45, // 62: slipway.runtime.v1alpha1.Worker.StatFile:output_type -> slipway.runtime.v1alpha1.StatFileResponse
+	48, // 63: slipway.runtime.v1alpha1.Worker.ListFiles:output_type -> slipway.runtime.v1alpha1.ListFilesResponse
+	48, // [48:64] is the sub-list for method output_type
+	32, // [32:48] is the sub-list for method input_type
 	32, // [32:32] is the sub-list for extension type_name
 	32, // [32:32] is the sub-list for extension extendee
 	0,  // [0:32] is the sub-list for field type_name
@@ -3706,7 +3570,7 @@ func file_slipway_runtime_v1alpha1_worker_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_runtime_v1alpha1_worker_proto_rawDesc), len(file_slipway_runtime_v1alpha1_worker_proto_rawDesc)),
 			NumEnums:      5,
-			NumMessages:   51,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

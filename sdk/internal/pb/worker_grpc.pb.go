@@ -35,7 +35,6 @@ const (
 	Worker_PeerSend_FullMethodName         = "/slipway.runtime.v1alpha1.Worker/PeerSend"
 	Worker_StatFile_FullMethodName         = "/slipway.runtime.v1alpha1.Worker/StatFile"
 	Worker_ListFiles_FullMethodName        = "/slipway.runtime.v1alpha1.Worker/ListFiles"
-	Worker_ContainerUsage_FullMethodName   = "/slipway.runtime.v1alpha1.Worker/ContainerUsage"
 )
 
 // WorkerClient is the client API for Worker service.
@@ -69,7 +68,6 @@ const (
 //	clone.live     CreateVolumeRequest.clone of an open volume
 //	files.read     StatFile, ListFiles, Data.ReadFile
 //	peer.stream    PeerTicket, PeerSend
-//	usage          ContainerUsage
 //
 // These promise more of what is there anyhow:
 //
@@ -169,8 +167,6 @@ type WorkerClient interface {
 	StatFile(ctx context.Context, in *StatFileRequest, opts ...grpc.CallOption) (*StatFileResponse, error)
 	// ListFiles gives what is in a directory, not what is below that, in the order of names. Answers may be cut anywhere.
 	ListFiles(ctx context.Context, in *ListFilesRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListFilesResponse], error)
-	// ContainerUsage tells what a container uses now. Needs the feature usage.
-	ContainerUsage(ctx context.Context, in *ContainerUsageRequest, opts ...grpc.CallOption) (*ContainerUsageResponse, error)
 }
 
 type workerClient struct {
@@ -386,16 +382,6 @@ func (c *workerClient) ListFiles(ctx context.Context, in *ListFilesRequest, opts
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Worker_ListFilesClient = grpc.ServerStreamingClient[ListFilesResponse]
 
-func (c *workerClient) ContainerUsage(ctx context.Context, in *ContainerUsageRequest, opts ...grpc.CallOption) (*ContainerUsageResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ContainerUsageResponse)
-	err := c.cc.Invoke(ctx, Worker_ContainerUsage_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // WorkerServer is the server API for Worker service.
 // All implementations must embed UnimplementedWorkerServer
 // for forward compatibility.
@@ -427,7 +413,6 @@ func (c *workerClient) ContainerUsage(ctx context.Context, in *ContainerUsageReq
 //	clone.live     CreateVolumeRequest.clone of an open volume
 //	files.read     StatFile, ListFiles, Data.ReadFile
 //	peer.stream    PeerTicket, PeerSend
-//	usage          ContainerUsage
 //
 // These promise more of what is there anyhow:
 //
@@ -527,8 +512,6 @@ type WorkerServer interface {
 	StatFile(context.Context, *StatFileRequest) (*StatFileResponse, error)
 	// ListFiles gives what is in a directory, not what is below that, in the order of names. Answers may be cut anywhere.
 	ListFiles(*ListFilesRequest, grpc.ServerStreamingServer[ListFilesResponse]) error
-	// ContainerUsage tells what a container uses now. Needs the feature usage.
-	ContainerUsage(context.Context, *ContainerUsageRequest) (*ContainerUsageResponse, error)
 	mustEmbedUnimplementedWorkerServer()
 }
 
@@ -586,9 +569,6 @@ func (UnimplementedWorkerServer) StatFile(context.Context, *StatFileRequest) (*S
 }
 func (UnimplementedWorkerServer) ListFiles(*ListFilesRequest, grpc.ServerStreamingServer[ListFilesResponse]) error {
 	return status.Error(codes.Unimplemented, "method ListFiles not implemented")
-}
-func (UnimplementedWorkerServer) ContainerUsage(context.Context, *ContainerUsageRequest) (*ContainerUsageResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ContainerUsage not implemented")
 }
 func (UnimplementedWorkerServer) mustEmbedUnimplementedWorkerServer() {}
 func (UnimplementedWorkerServer) testEmbeddedByValue()                {}
@@ -864,24 +844,6 @@ func _Worker_ListFiles_Handler(srv interface{}, stream grpc.ServerStream) error 
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type Worker_ListFilesServer = grpc.ServerStreamingServer[ListFilesResponse]
 
-func _Worker_ContainerUsage_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ContainerUsageRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(WorkerServer).ContainerUsage(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: Worker_ContainerUsage_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(WorkerServer).ContainerUsage(ctx, req.(*ContainerUsageRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // Worker_ServiceDesc is the grpc.ServiceDesc for Worker service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -932,10 +894,6 @@ var Worker_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "StatFile",
 			Handler:    _Worker_StatFile_Handler,
-		},
-		{
-			MethodName: "ContainerUsage",
-			Handler:    _Worker_ContainerUsage_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{
