@@ -33,6 +33,7 @@ type history struct {
 
 	mu       sync.Mutex
 	trouble  bool
+	killed   bool // the host writes nothing any more
 	chance   *rand.Rand
 	verdicts map[string]string // the states of processes that have ended, by row
 }
@@ -74,6 +75,30 @@ func (h *history) meddle(call string, real func() error) error {
 		return errors.Join(real(), failure)
 	}
 	return real()
+}
+
+// omits tells whether the worker leaves something out of a list, as one does that has just begun and does not know all yet.
+func (h *history) omits() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.trouble && h.chance.IntN(8) == 0
+}
+
+// kill ends what the host writes at this moment: to the next one it was killed. What it still does on the worker is what was under way then.
+func (h *history) kill() {
+	h.mu.Lock()
+	h.killed = true
+	h.mu.Unlock()
+	if err := h.r.h.store.Close(); err != nil {
+		h.t.Errorf("closing the store: %v", err)
+	}
+}
+
+// cut tells whether the host ends, so that nobody knows what became of what it was asked.
+func (h *history) cut() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.killed || h.r.h.ctx.Err() != nil
 }
 
 // failure is an error of any class, of a kind that the call may have, and of none.
@@ -122,13 +147,18 @@ func (h *history) make(ctx context.Context, owner string) wish {
 		req.Inputs = []Input{{h.shared, "in"}}
 	}
 	c, err := h.r.h.Container(ctx, owner, req)
-	if errors.Is(err, ErrClosed) || ctx.Err() != nil {
+	if err != nil && (h.cut() || ctx.Err() != nil) {
 		return wantEither
 	}
 	if err != nil {
 		return wantGone
 	}
-	h.set(owner, func(f *fate) { f.id = c.id })
+	h.set(owner, func(f *fate) {
+		if f.id != "" && f.id != c.id {
+			h.t.Errorf("%s has container %s and container %s", owner, f.id, c.id)
+		}
+		f.id = c.id
+	})
 	p, err := c.Start(ctx, MainProcess, ProcessRequest{Path: "sh", Args: []string{"-c", "echo made > o/f; echo ready; sleep 100000"}})
 	if err == nil {
 		_, err = firstRecord(h.t, p)
@@ -137,6 +167,21 @@ func (h *history) make(ctx context.Context, owner string) wish {
 		return wantEither
 	}
 	return wantRunning
+}
+
+// makeTwice has two callers ask at once: they get the same container, and one that was told that it runs has it.
+func (h *history) makeTwice(ctx context.Context, owner string) wish {
+	var other wish
+	var both sync.WaitGroup
+	both.Go(func() { other = h.make(ctx, owner) })
+	one := h.make(ctx, owner)
+	both.Wait()
+	for _, want := range []wish{wantRunning, wantEither} {
+		if one == want || other == want {
+			return want
+		}
+	}
+	return wantGone
 }
 
 func (h *history) set(owner string, change func(*fate)) {
@@ -156,7 +201,7 @@ func (h *history) end(ctx context.Context, owner string, seal bool) wish {
 	}
 	if !seal {
 		_ = c.Destroy(ctx) // what it could not do is owed
-		if h.r.h.ctx.Err() != nil {
+		if h.cut() {
 			return wantEither
 		}
 		return wantGone
@@ -164,6 +209,9 @@ func (h *history) end(ctx context.Context, owner string, seal bool) wish {
 	_, err = c.Seal(ctx)
 	if _, lost := errors.AsType[*LostError](err); lost {
 		_ = c.Destroy(ctx)
+		if h.cut() {
+			return wantEither
+		}
 		return wantGone
 	}
 	if err != nil {
@@ -197,13 +245,17 @@ func (h *history) happen(step int) {
 			h.set(owner, func(f *fate) { f.want = want })
 		})
 	}
-	ends := false
+	ends, kills, comesBack := false, false, false
 	for i := range 1 + h.dice.IntN(3) {
 		switch what := h.dice.IntN(10); {
 		case what < 4:
 			owner := fmt.Sprintf("o%d.%d", step, i)
 			h.begin(owner)
-			do(owner, h.make)
+			if h.dice.IntN(3) == 0 { // two at once ask for the same
+				do(owner, h.makeTwice)
+			} else {
+				do(owner, h.make)
+			}
 		case what < 8:
 			if some := h.pick(wantRunning, wantToSeal, wantEither); len(some) > 0 {
 				seal := what == 7
@@ -217,16 +269,32 @@ func (h *history) happen(step int) {
 			calls = append(calls, func() { _, _ = h.r.h.Reap(testkit.Context(h.t), false) })
 		default:
 			ends = true
+			kills = h.dice.IntN(2) == 0
 		}
 	}
-	if ends {
+	switch {
+	case kills:
+		calls = append(calls, h.kill)
+	case ends:
 		calls = append(calls, func() { closeTestHost(h.t, h.r.h) })
+	case h.dice.IntN(16) == 0 && !h.r.again.Load(): // under all that
+		comesBack = true
+		calls = append(calls, func() { h.r.comeBack(h.t) })
 	}
 	var work sync.WaitGroup
 	for _, call := range calls {
 		work.Go(call)
 	}
 	work.Wait()
+	if comesBack {
+		for _, f := range h.owners {
+			f.lost = true
+		}
+	}
+	if kills {
+		closeTestHost(h.t, h.r.h) // it only lets go of what is not on the disk
+		h.killed = false
+	}
 	if ends {
 		h.open()
 	}
@@ -379,6 +447,7 @@ func happenAll(t *testing.T, seed uint64) {
 	h.r.hook = func(ctx context.Context, call, id string, n int, real func() error) error {
 		return calls(ctx, call, id, n, func() error { return h.meddle(call, real) })
 	}
+	h.r.omits = h.omits
 	if h.dice.IntN(2) == 0 {
 		h.shared = uploaded(t, h.r.h, "shared")
 	}

@@ -21,6 +21,7 @@ type hooked struct {
 	status  func(ctx context.Context, n int, s *sdk.Status) error
 	workers func(ctx context.Context, emit func(sdk.WorkerEvent) error) error
 	follow  func(container string, f sdk.Follow) sdk.Follow // what the runtime is given in place of the host's callbacks
+	omits   func() bool                                     // asked of each container and volume that is to be listed; nil: never
 	whole   bool                                            // what makes or starts something does so though it is cut meanwhile
 	spill   int64                                           // of each process that is started: so much of its output is taken without being acknowledged
 
@@ -165,7 +166,22 @@ func (w *hookedWorker) FollowProcess(ctx context.Context, c sdk.ContainerID, p s
 	return w.o.run(ctx, "follow", string(c), func() error { return w.Worker.FollowProcess(ctx, c, p, from, f) })
 }
 func (w *hookedWorker) ListContainers(ctx context.Context, f sdk.Filter, emit func(sdk.ContainerInfo) error) error {
-	return w.o.run(ctx, "list", w.name, func() error { return w.Worker.ListContainers(ctx, f, emit) })
+	return w.o.run(ctx, "list", w.name, func() error {
+		return w.Worker.ListContainers(ctx, f, func(i sdk.ContainerInfo) error {
+			if w.o.omits != nil && w.o.omits() {
+				return nil
+			}
+			return emit(i)
+		})
+	})
+}
+func (w *hookedWorker) ListVolumes(ctx context.Context, f sdk.Filter, emit func(sdk.VolumeInfo) error) error {
+	return w.Worker.ListVolumes(ctx, f, func(i sdk.VolumeInfo) error {
+		if w.o.omits != nil && w.o.omits() {
+			return nil
+		}
+		return emit(i)
+	})
 }
 func (w *hookedWorker) ListProcesses(ctx context.Context, c sdk.ContainerID) (infos []sdk.ProcessInfo, err error) {
 	err = w.o.run(ctx, "list-processes", string(c), func() (err error) { infos, err = w.Worker.ListProcesses(ctx, c); return err })

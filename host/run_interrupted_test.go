@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -290,10 +291,17 @@ func TestImageReadNoMore(t *testing.T) {
 	rt := newMemory(t, "m")
 	dir := t.TempDir()
 	broken := false
+	var cut atomic.Pointer[context.CancelFunc] // of the next start; nil: it is made
 	o := &hooked{Runtime: rt}
 	o.on = map[string]func(int, func() error) error{"stream-out": func(_ int, real func() error) error {
 		if broken {
 			return &WorkerGoneError{Worker: "m", Cause: sdk.NewUnavailable(nil, "gone")}
+		}
+		return real()
+	}, "start": func(_ int, real func() error) error {
+		if cancel := cut.Swap(nil); cancel != nil {
+			(*cancel)()
+			return context.Canceled
 		}
 		return real()
 	}}
@@ -317,11 +325,10 @@ func TestImageReadNoMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.on["start"] = func(int, func() error) error { cancel(); return context.Canceled }
+	cut.Store(&cancel)
 	if _, err := c.Start(ctx, MainProcess, ProcessRequest{Path: "true"}); err == nil {
 		t.Fatal("it was started")
 	}
-	delete(o.on, "start")
 	closeTestHost(t, h)
 	broken = true
 	h = openHost(t, o, Options{StateDir: dir}, "m")
