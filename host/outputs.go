@@ -97,10 +97,9 @@ func (h *Host) sealPatiently(ctx context.Context, row store.Volume) error {
 		if !again || ctx.Err() != nil || h.ctx.Err() != nil || time.Since(began) >= h.cfg.Timing.WorkerGone {
 			return err
 		}
-		if to, ok := ctx.Value(silenceKey{}).(*silence); ok && !told {
+		if !told {
 			told = true
-			to.begin(row.Worker, fmt.Errorf("it is asked again to seal a volume: %w", err))
-			defer to.end(row.Worker, true)
+			defer announce(ctx, row.Worker, fmt.Errorf("it is asked again to seal a volume: %w", err))()
 		}
 		if waited := b.wait(ctx, err); waited != nil {
 			return errors.Join(err, waited)

@@ -341,3 +341,15 @@ func BenchmarkTeardown(b *testing.B) {
 	b.ReportMetric(float64(took.Microseconds())/1000/float64(b.N), "ms")
 	b.ReportMetric(float64(took)/float64(call)/float64(b.N), "x-call")
 }
+
+// TestDescribe: what is waited for is told in the same words whatever order it came in.
+func TestDescribe(t *testing.T) {
+	c, v, u := reap.Thing{Kind: reap.Container, ID: "c"}, reap.Thing{Kind: reap.Volume, ID: "v"}, reap.Thing{Kind: reap.Volume, ID: "u"}
+	things := []reap.Thing{v, c, u}
+	if got := describe(things); got != "container c, volume u, volume v" {
+		t.Errorf("%q", got)
+	}
+	if things[0] != v {
+		t.Errorf("the caller's order became %v", things)
+	}
+}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -145,8 +146,10 @@ func (r *reconciler) obstacle(t reap.Thing) (reap.Thing, *debt) {
 	return t, d
 }
 
-// describe names a few things.
+// describe names a few things: containers first, for they go before what they mount, and always in the same words.
 func describe(things []reap.Thing) string {
+	things = slices.Clone(things)
+	slices.SortFunc(things, func(a, b reap.Thing) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID)) })
 	names := make([]string, len(things))
 	for i, t := range things {
 		names[i] = string(t.Kind) + " " + t.ID

@@ -84,6 +84,16 @@ func onSilence(ctx context.Context, tell func(worker string, why error), slow fu
 	return context.WithValue(ctx, silenceKey{}, &silence{tell: tell, slow: slow})
 }
 
+// announce tells whoever listens to the context that a worker is waited for, and why, until end is called.
+func announce(ctx context.Context, worker string, why error) (end func()) {
+	to, ok := ctx.Value(silenceKey{}).(*silence)
+	if !ok {
+		return func() {}
+	}
+	to.begin(worker, why)
+	return func() { to.end(worker, true) }
+}
+
 // begin notes a call that is silent.
 func (s *silence) begin(worker string, why error) {
 	s.mu.Lock()
