@@ -95,7 +95,7 @@ soak: deps ## the hunt for what fails rarely: all counts, cases and drivers, wit
 	$(GO) test -count $(COUNT) -p 1 -timeout 12h $(TESTFLAGS) $(SOAK)
 
 .PHONY: bench
-bench: ## run the benchmarks; results are ratios to a floor measured in the same run
+bench: ## run the benchmarks: ratios to a floor of the same run, sizes, and times
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m $(TESTFLAGS) ./...
 
 FUZZTIME ?= 30s

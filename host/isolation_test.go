@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -9,10 +10,10 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// asked is a runtime whose workers name one more feature each, and remember what they were asked to make.
+// asked is a runtime whose workers name more features than they have, and remember what they were asked to make.
 type asked struct {
 	sdk.Runtime
-	more map[string]sdk.Feature
+	more map[string][]sdk.Feature
 
 	mu         sync.Mutex
 	containers map[string]sdk.ContainerSpec // by worker
@@ -32,7 +33,7 @@ type askedWorker struct {
 
 func (w *askedWorker) Status(ctx context.Context) (sdk.Status, error) {
 	s, err := w.Worker.Status(ctx)
-	s.Features = append(slices.DeleteFunc(s.Features, func(f sdk.Feature) bool { return f == sdk.FeatureNetworkNone || f == sdk.FeaturePrivileged }), w.of.more[w.name])
+	s.Features = append(slices.DeleteFunc(s.Features, func(f sdk.Feature) bool { return f == sdk.FeatureNetworkNone || f == sdk.FeaturePrivileged }), w.of.more[w.name]...)
 	return s, err
 }
 
@@ -48,15 +49,52 @@ func (w *askedWorker) CreateContainer(ctx context.Context, s sdk.ContainerSpec, 
 	w.of.mu.Lock()
 	w.of.containers[w.name] = s
 	w.of.mu.Unlock()
-	s.Privileged = false
+	s.Privileged, s.Limits = false, sdk.Resources{}
 	return w.Worker.CreateContainer(ctx, s, p)
+}
+
+func (w *askedWorker) StartProcess(ctx context.Context, id sdk.ContainerID, s sdk.ProcessSpec) error {
+	s.User = "" // which memory knows nothing of
+	return w.Worker.StartProcess(ctx, id, s)
+}
+
+func newAsked(t *testing.T, more map[string][]sdk.Feature) *asked {
+	return &asked{Runtime: newMemory(t, slices.Sorted(maps.Keys(more))...), more: more, containers: make(map[string]sdk.ContainerSpec), volumes: make(map[string][]sdk.VolumeSpec)}
+}
+
+// TestBounds: what a step is limited to, and whom its volumes are to belong to, its worker is asked for, and none that cannot is taken.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	rt := newAsked(t, map[string][]sdk.Feature{"able": {sdk.FeatureLimitsCPU, sdk.FeatureLimitsMemory, sdk.FeatureLimitsDisk, sdk.FeatureLimitsPIDs, sdk.FeatureUsers}, "unable": {sdk.FeatureUsers}})
+	h := openHost(t, rt, Options{}, "able", "unable")
+	image, err := h.UploadDir(t.Context(), Upload{Name: "image"}, tree(t, map[string]string{
+		"metadata.json": `{"user": "worker"}`, "rootfs/etc/passwd": "worker:x:1000:2000::/:/bin/sh\n", "rootfs/etc/group": ""}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := sdk.Resources{CPUMillis: 500, MemoryBytes: 64 << 20, DiskBytes: 1 << 30, PIDs: 100}
+	_, err = h.Container(t.Context(), "owner", ContainerRequest{Image: image, Limits: limits, Inputs: []Input{{uploaded(t, h, "in"), "in"}}, Outputs: []Output{{"out", "out"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, ok := rt.containers["able"]; !ok || c.Limits != limits {
+		t.Errorf("asked for is %+v", rt.containers)
+	}
+	owned := 0
+	for _, v := range rt.volumes["able"] {
+		if v.UID == 1000 && v.GID == 2000 {
+			owned++
+		}
+	}
+	if owned != 2 { // the clone of the input, and the output
+		t.Errorf("%d volumes are the user's, of %+v", owned, rt.volumes["able"])
+	}
 }
 
 // TestIsolation: a step that is to have no network, or all rights, runs only where that is to be had, and its worker is asked for it, for what is mounted, too.
 func TestIsolation(t *testing.T) {
 	t.Parallel()
-	rt := &asked{Runtime: newMemory(t, "hermetic", "privileged", "neither"), more: map[string]sdk.Feature{"hermetic": sdk.FeatureNetworkNone, "privileged": sdk.FeaturePrivileged},
-		containers: make(map[string]sdk.ContainerSpec), volumes: make(map[string][]sdk.VolumeSpec)}
+	rt := newAsked(t, map[string][]sdk.Feature{"hermetic": {sdk.FeatureNetworkNone}, "privileged": {sdk.FeaturePrivileged}, "neither": nil})
 	h := openHost(t, rt, Options{}, "hermetic", "privileged", "neither")
 	res, err := h.Run(t.Context(), RunRequest{ID: "r", Job: parseJob(t, `
 job "isolated" {
