@@ -405,8 +405,26 @@ func TestKilledUpload(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	h := openHost(t, rt, Options{StateDir: dir}, "m")
+	var h *Host
+	h = openHost(t, rt, Options{StateDir: dir, fault: func(point string) {
+		if point == "blob-written" { // nothing comes to the disk from here on, as after a kill
+			if err := h.store.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}}, "m")
 	if left := blobsLeft(t, h); len(left) > 0 || h.blobs.used != 0 {
 		t.Errorf("left: %q, %d bytes", left, h.blobs.used)
+	}
+	if _, err := h.UploadFiles(t.Context(), Upload{Name: "a"}, stream.File{Name: "f", Data: []byte("x")}); err == nil {
+		t.Error("it was taken")
+	}
+	closeTestHost(t, h)
+	again := openHost(t, rt, Options{StateDir: dir}, "m")
+	if left := blobsLeft(t, again); len(left) > 0 || again.blobs.used != 0 {
+		t.Errorf("the upload that was killed has left: %q, %d bytes", left, again.blobs.used)
+	}
+	if _, err := again.Artifact(t.Context(), "a"); !errors.Is(err, store.ErrNotFound) {
+		t.Errorf("it is an artifact: %v", err)
 	}
 }
