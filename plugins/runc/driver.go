@@ -6,8 +6,8 @@ import (
 	"context"
 	"errors"
 	"io"
-	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/slipway-run/slipway/plugins/runc/engine"
@@ -37,11 +37,7 @@ func (d driver) create(ctx context.Context, c machine.Container) error {
 		HostNetwork: !c.Hermetic,
 		Annotations: map[string]string{"slipway.container": string(c.ID)},
 	}
-	if s.DiskBytes != 0 { // what the shim keeps is not the container's, and is read when that has ended: not into the layer that goes with it
-		own := path.Dir(c.Command[0])
-		s.Mounts = append(s.Mounts, engine.Mount{Source: filepath.Join(c.Root, own), Path: own})
-	}
-	for _, m := range c.Mounts {
+	for _, m := range slices.Concat(c.Own, c.Mounts) { // the own ones always: so the container cannot remove its shim by mistake
 		s.Mounts = append(s.Mounts, engine.Mount{Source: m.Source, Path: m.Path, ReadOnly: m.ReadOnly})
 	}
 	if err := d.engine.Create(ctx, s); err != nil {

@@ -3,7 +3,6 @@
 package runc
 
 import (
-	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,9 +45,9 @@ func open(worker string, c Config) (machine.Functions, machine.Options, error) {
 	if err := os.MkdirAll(c.State, 0o700); err != nil {
 		return unfit("state %s: %v", c.State, err)
 	}
-	e, err := engine.New(filepath.Join(c.State, "engine"), engine.Options{Runc: cmp.Or(c.Runc, "runc")})
-	if err != nil {
-		return unfit("state %s: %v", c.State, err)
+	e, err := engine.New(filepath.Join(c.State, "engine"), engine.Options{Runc: c.Runc})
+	if err != nil { // it names what is wrong: the program runc or the directory
+		return unfit("%v", err)
 	}
 	features := []sdk.Feature{sdk.FeatureNetworkNone, sdk.FeaturePrivileged}
 	for _, controller := range e.Controllers() {

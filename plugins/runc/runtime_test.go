@@ -3,137 +3,24 @@
 package runc
 
 import (
-	"archive/tar"
 	"bytes"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/slipway-run/slipway/internal/testkit"
-	"github.com/slipway-run/slipway/plugins/runc/engine"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/machine"
 	"github.com/slipway-run/slipway/sdk/volumedir"
 )
 
-// bench is a worker and short ways to use it.
-type bench struct {
-	t *testing.T
-	w *machine.Worker
-	c Config
-	n int
-}
-
-func newBench(t *testing.T, c Config) *bench {
-	t.Helper()
-	_, w, c := newRuntime(t, c)
-	return &bench{t: t, w: w, c: c}
-}
-
-func (b *bench) create(id string, change func(*sdk.ContainerSpec)) sdk.ContainerSpec {
-	b.t.Helper()
-	spec := sdk.ContainerSpec{ID: sdk.ContainerID(id), Token: sdk.NewToken()}
-	if change != nil {
-		change(&spec)
-	}
-	if err := b.w.CreateContainer(b.t.Context(), spec, nil); err != nil {
-		b.t.Fatal(err)
-	}
-	return spec
-}
-
-// start starts a script, under an id of its own.
-func (b *bench) start(container, script string, change func(*sdk.ProcessSpec)) sdk.ProcessID {
-	b.t.Helper()
-	b.n++
-	spec := sdk.ProcessSpec{ID: sdk.ProcessID("p" + strings.Repeat("x", b.n)), Token: sdk.NewToken(), Path: "sh", Args: []string{"-c", script}}
-	if change != nil {
-		change(&spec)
-	}
-	if err := b.w.StartProcess(b.t.Context(), sdk.ContainerID(container), spec); err != nil {
-		b.t.Fatal(err)
-	}
-	return spec.ID
-}
-
-// run runs a script to its exit.
-func (b *bench) run(container, script string, change func(*sdk.ProcessSpec)) (string, sdk.Exit) {
-	b.t.Helper()
-	return b.follow(container, b.start(container, script, change))
-}
-
-func (b *bench) follow(container string, id sdk.ProcessID) (string, sdk.Exit) {
-	b.t.Helper()
-	var out bytes.Buffer
-	var exit sdk.Exit
-	err := b.w.FollowProcess(b.t.Context(), sdk.ContainerID(container), id, 0, sdk.Follow{
-		Output: func(records []sdk.Record) error {
-			for _, r := range records {
-				out.Write(r.Data)
-			}
-			return nil
-		},
-		Exit: func(e sdk.Exit) error { exit = e; return nil },
-	})
-	if err != nil {
-		b.t.Fatalf("%v; so far it wrote %q", err, out.String())
-	}
-	return out.String(), exit
-}
-
-// await follows a process until it has written what is wanted.
-func (b *bench) await(container string, id sdk.ProcessID, want string) {
-	b.t.Helper()
-	ctx, cancel := context.WithCancel(b.t.Context())
-	defer cancel()
-	var out string
-	err := b.w.FollowProcess(ctx, sdk.ContainerID(container), id, 0, sdk.Follow{
-		Opened: func(sdk.Opened) error { return nil },
-		Output: func(records []sdk.Record) error {
-			for _, r := range records {
-				out += string(r.Data)
-			}
-			if out == want {
-				cancel()
-			}
-			return nil
-		},
-	})
-	if out != want {
-		b.t.Fatalf("it wrote %q, want %q; %v", out, want, err)
-	}
-}
-
-func (b *bench) volume(id string, seal bool, files map[string]string) sdk.VolumeID {
-	b.t.Helper()
-	ctx, v := b.t.Context(), sdk.VolumeID(id)
-	var archive bytes.Buffer
-	tw := tar.NewWriter(&archive)
-	for name, text := range files {
-		h := &tar.Header{Name: name, Mode: 0o755, Size: int64(len(text)), Typeflag: tar.TypeReg}
-		if err := errors.Join(tw.WriteHeader(h), func() error { _, err := tw.Write([]byte(text)); return err }()); err != nil {
-			b.t.Fatal(err)
-		}
-	}
-	err := errors.Join(tw.Close(), b.w.CreateVolume(ctx, sdk.VolumeSpec{ID: v, Token: sdk.NewToken()}), b.w.StreamIn(ctx, v, sdk.StreamIn{}, &archive))
-	if seal {
-		err = errors.Join(err, b.w.SealVolume(ctx, v))
-	}
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return v
-}
-
 func TestWorker(t *testing.T) {
 	needs(t)
 	shim := buildShim(t)
 	b := newBench(t, Config{Shim: shim})
-	state := b.c.State
 	busybox, err := os.ReadFile("/bin/busybox")
 	if err != nil {
 		t.Fatal(err)
@@ -151,7 +38,7 @@ func TestWorker(t *testing.T) {
 		}
 	})
 	t.Run("image", func(t *testing.T) {
-		b := &bench{t: t, w: b.w}
+		b := &bench{t: t, w: b.w, c: b.c}
 		image := b.volume("image", true, map[string]string{"rootfs/bin/busybox": string(busybox), "rootfs/bin/sh": string(busybox), "rootfs/mark": "as it was"})
 		for _, id := range []string{"i1", "i2"} {
 			b.create(id, func(s *sdk.ContainerSpec) { s.Image.Volume = image })
@@ -161,7 +48,7 @@ func TestWorker(t *testing.T) {
 		}
 	})
 	t.Run("out of memory", func(t *testing.T) {
-		b := &bench{t: t, w: b.w}
+		b := &bench{t: t, w: b.w, c: b.c}
 		b.create("m", func(s *sdk.ContainerSpec) { s.Limits.MemoryBytes = 32 << 20 })
 		_, exit := b.run("m", "exec tail -c 200m /dev/zero", nil)
 		if exit.Reason != sdk.ExitOOM || exit.Code != 137 {
@@ -172,7 +59,7 @@ func TestWorker(t *testing.T) {
 		}
 	})
 	t.Run("limits and what the shim needs", func(t *testing.T) {
-		b := &bench{t: t, w: b.w}
+		b := &bench{t: t, w: b.w, c: b.c}
 		b.create("n", func(s *sdk.ContainerSpec) { s.Limits = sdk.Resources{PIDs: 100, MemoryBytes: 64 << 20, CPUMillis: 250} })
 		got, _ := b.run("n", "cd /sys/fs/cgroup; cat pids/pids.max memory/memory.limit_in_bytes cpu/cpu.cfs_quota_us pids.max memory.max cpu.max 2>/dev/null", nil)
 		if want := "164\n100663296\n25000"; !strings.HasPrefix(got, want) {
@@ -180,7 +67,7 @@ func TestWorker(t *testing.T) {
 		}
 	})
 	t.Run("hermetic", func(t *testing.T) {
-		b := &bench{t: t, w: b.w}
+		b := &bench{t: t, w: b.w, c: b.c}
 		b.create("h", func(s *sdk.ContainerSpec) { s.Hermetic = true })
 		b.create("o", nil)
 		host, err := os.Readlink("/proc/self/ns/net")
@@ -194,40 +81,31 @@ func TestWorker(t *testing.T) {
 		}
 	})
 	t.Run("users and terminals", func(t *testing.T) {
-		b := &bench{t: t, w: b.w}
+		b := &bench{t: t, w: b.w, c: b.c}
 		b.create("u", nil)
 		if got, _ := b.run("u", "id -u; id -g; tty", func(s *sdk.ProcessSpec) { s.User, s.TTY = "nobody", &sdk.TTY{} }); !strings.HasPrefix(got, "65534\r\n65534\r\n/dev/pts/") {
 			t.Errorf("got %q", got)
 		}
 	})
+	t.Run("the shim stays as it is", func(t *testing.T) {
+		b := &bench{t: t, w: b.w, c: b.c}
+		b.create("s", nil)
+		if _, exit := b.run("s", "rm -f /slipway/shim; echo other >/slipway/shim", nil); exit.Code == 0 {
+			t.Error("root in the container wrote other text in place of its shim")
+		}
+		if got, _ := b.run("s", "cmp /slipway/shim /proc/1/exe && echo the same", nil); got != "the same\n" {
+			t.Errorf("the shim is another one now: %q", got)
+		}
+	})
 	t.Run("gone", func(t *testing.T) {
-		b := &bench{t: t, w: b.w}
+		b := &bench{t: t, w: b.w, c: b.c}
 		b.create("g", nil)
-		p := b.start("g", "echo so far; sleep 3600", nil)
+		p := b.start("g", "echo last words >/proc/1/fd/2; echo so far; sleep 3600", nil)
 		b.await("g", p, "so far\n")
-		e, err := engine.New(filepath.Join(state, "engine"), engine.Options{})
-		if err == nil {
-			err = e.Kill(t.Context(), "g", syscall.SIGKILL)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got sdk.ContainerInfo
-		testkit.Until(t, "the container is listed as gone", func() bool {
-			err := b.w.ListContainers(t.Context(), sdk.Filter{ID: "g"}, func(i sdk.ContainerInfo) error { got = i; return nil })
-			return err != nil || got.State == sdk.ContainerGone
-		})
-		if got.State != sdk.ContainerGone || got.Reason == "" {
+		if got := b.kill("g"); got.Reason != "its process 1 has ended; it said: last words\n" {
 			t.Errorf("listed as %+v", got)
 		}
-		var out string
-		err = b.w.FollowProcess(t.Context(), "g", p, 0, sdk.Follow{
-			Opened: func(sdk.Opened) error { return nil },
-			Output: func(r []sdk.Record) error { out += string(r[0].Data); return nil },
-		})
-		if !errors.Is(err, sdk.ReasonAbandoned) || out != "so far\n" {
-			t.Errorf("following in it: %q, %v", out, err)
-		}
+		b.abandoned("g", p, "so far\n")
 		spec := sdk.ProcessSpec{ID: "late", Token: sdk.NewToken(), Path: "true"}
 		if err := b.w.StartProcess(t.Context(), "g", spec); !errors.Is(err, sdk.ReasonDead) {
 			t.Errorf("starting in it: %v", err)
@@ -309,6 +187,56 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestRootfs: a container without an image has a copy of the operator's directory, as that is now.
+func TestRootfs(t *testing.T) {
+	needs(t)
+	rootfs := t.TempDir()
+	if err := machine.Busybox(t.Context(), rootfs); err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, Config{Shim: buildShim(t), Rootfs: rootfs})
+	for _, mark := range []string{"first", "second"} {
+		if err := os.WriteFile(filepath.Join(rootfs, "mark"), []byte(mark), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		b.create(mark, nil)
+		if got, _ := b.run(mark, "cat /mark; echo changed >/mark", nil); got != mark {
+			t.Errorf("the container reads %q in its root, want %q", got, mark)
+		}
+	}
+}
+
+// TestSettings tells what is wrong with them.
+func TestSettings(t *testing.T) {
+	needs(t)
+	shim, file := buildShim(t), filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good := Config{State: filepath.Join(t.TempDir(), "state"), Shim: shim}
+	for what, change := range map[string]func(*Config){
+		`state "here" must be an absolute path`: func(c *Config) { c.State = "here" },
+		"not a directory":                       func(c *Config) { c.State = filepath.Join(file, "below") },
+		`worker "here": runc: exec: "norunc"`:   func(c *Config) { c.Runc = "norunc" },
+		"there is no program /none/shim":        func(c *Config) { c.Shim = "/none/shim" },
+		`"root", must be the absolute path`:     func(c *Config) { c.Rootfs = "root" },
+		"must be the absolute path of a dir":    func(c *Config) { c.Rootfs = file },
+	} {
+		c := good
+		change(&c)
+		functions, options, err := open("here", c)
+		if err == nil {
+			_, err = machine.Open(t.Context(), "here", functions, options)
+		}
+		if !errors.Is(err, sdk.Invalid) || !errors.Is(err, sdk.ReasonConfig) || !strings.Contains(err.Error(), what) {
+			t.Errorf("want %s: got %v", what, err)
+		}
+	}
+	if info, err := os.Stat(good.State); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the state is not for root alone: %v, %v", info, err)
+	}
+}
+
 // TestDisk: what is written beside volumes is bounded where a bound is asked for, and what the shim keeps is not counted; a machine
 // that cannot bound it does not say that it can, and refuses to.
 func TestDisk(t *testing.T) {
@@ -326,6 +254,10 @@ func TestDisk(t *testing.T) {
 	if got, exit := b.run("bounded", "head -c 8000000 /dev/zero > /tmp/big 2>/dev/null; stat -c %s /tmp/big", nil); exit.Code != 0 || len(got) > len("2097152\n") {
 		t.Errorf("%q bytes were written to the disk, %+v", got, exit)
 	}
+	p = b.start("bounded", "echo so far; sleep 3600", nil)
+	b.await("bounded", p, "so far\n")
+	b.kill("bounded")
+	b.abandoned("bounded", p, "so far\n")
 
 	_, w, _ := changedRuntime(t, Config{Shim: b.c.Shim}, func(f *machine.Functions) {
 		create := f.Create

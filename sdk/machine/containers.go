@@ -32,12 +32,17 @@ func (r record) writes(id sdk.VolumeID) bool {
 // container makes of a record what the functions get.
 func (w *Worker) container(rec record) Container {
 	id := string(rec.Spec.ID)
+	root := w.containers.Path(id, "root")
 	c := Container{
-		ID:         rec.Spec.ID,
-		Root:       w.containers.Path(id, "root"),
-		Dir:        w.containers.Path(id, "own"),
-		Mounts:     slices.Clone(rec.Mounts),
-		Command:    []string{shimPath, "serve", scratchPath},
+		ID:      rec.Spec.ID,
+		Root:    root,
+		Dir:     w.containers.Path(id, "own"),
+		Mounts:  slices.Clone(rec.Mounts),
+		Command: []string{shimPath, "serve", scratchPath},
+		Own: []Mount{
+			{Source: root + shimPath, Path: shimPath, Target: root + shimPath, ReadOnly: true},
+			{Source: root + scratchPath, Path: scratchPath, Target: root + scratchPath},
+		},
 		Privileged: rec.Spec.Privileged,
 		Hermetic:   rec.Spec.Hermetic,
 		Limits:     rec.Spec.Limits,

@@ -48,6 +48,11 @@ type Container struct {
 	Mounts  []Mount  // volumes, outer ones first
 	Command []string // what keeps its processes; its first argument is a path below Root
 
+	// Own are the command's program, read-only, and the directory where it keeps records. Both are below Root already. A Create whose
+	// container sees something else than Root itself, such as a layer over it that bounds what is written, mounts them there: a limit of
+	// disk does not count the records, and the machine reads them in Root when the container has ended.
+	Own []Mount
+
 	Privileged bool          // asked for with sdk.FeaturePrivileged
 	Hermetic   bool          // has no network, with sdk.FeatureNetworkNone
 	Limits     sdk.Resources // those of Options.Features, with what Command itself needs; zero fields: unlimited
@@ -55,7 +60,7 @@ type Container struct {
 	Dir string // for the functions' own files; removed after Destroy
 }
 
-// Mount is a volume in a container.
+// Mount is a volume in a container, or something of the command's own.
 type Mount struct {
 	Source   string // the volume's directory
 	Path     string // where the container sees it: absolute, and free of symbolic links
