@@ -5,10 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
@@ -26,9 +23,12 @@ type Drain struct {
 
 // DrainArtifact is an artifact that has to be copied to another worker.
 type DrainArtifact struct {
-	Name  string
-	Bytes int64
-	Why   string // it is not there yet; empty: it is being copied
+	Name   string
+	Bytes  int64  // unpacked; 0: unknown
+	Copied int64  // bytes that were sent so far, packed as they may be
+	Why    string // it is not there yet; empty: it is being copied, or will be
+
+	id string
 }
 
 // Done tells whether the worker waits for nothing more.
@@ -45,6 +45,9 @@ func (d Drain) String() string {
 		if a.Why != "" {
 			parts = append(parts, fmt.Sprintf("artifact %s to be copied (%s)", a.Name, a.Why))
 			continue
+		}
+		if a.Copied > 0 {
+			a.Name = fmt.Sprintf("%s (%d MiB so far)", a.Name, a.Copied>>20)
 		}
 		names = append(names, a.Name)
 	}
@@ -106,9 +109,10 @@ func (h *Host) startDrain(w *worker) error {
 func (h *Host) drain(ctx context.Context, w *worker) {
 	tick := time.NewTicker(drainEvery)
 	defer tick.Stop()
-	var moved Drain
+	m := newMover(h, w)
+	defer m.copies.Wait()
 	for {
-		done, err := h.drainOnce(ctx, w, &moved)
+		done, err := h.drainOnce(ctx, w, m)
 		if done || ctx.Err() != nil {
 			return
 		}
@@ -117,14 +121,15 @@ func (h *Host) drain(ctx context.Context, w *worker) {
 		}
 		select {
 		case <-tick.C:
+		case <-m.moved:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// drainOnce moves what can be moved, and ends the drain if nothing is left.
-func (h *Host) drainOnce(ctx context.Context, w *worker, moved *Drain) (done bool, err error) {
+// drainOnce sees to it that what can be moved is, tells what is waited for, and ends the drain if nothing is left.
+func (h *Host) drainOnce(ctx context.Context, w *worker, m *mover) (done bool, err error) {
 	left, moves, kept, err := h.stillThere(ctx, w)
 	if err != nil {
 		return false, err
@@ -140,20 +145,10 @@ func (h *Host) drainOnce(ctx context.Context, w *worker, moved *Drain) (done boo
 			return false, err
 		}
 	}
-	left.Moved, left.MovedBytes = moved.Moved, moved.MovedBytes
+	m.move(ctx, moves)
+	m.describe(&left)
 	w.tellDrain(left)
-	if len(moves) > 0 {
-		why := h.move(ctx, w, moves, moved)
-		if left, _, _, err = h.stillThere(ctx, w); err != nil {
-			return false, err
-		}
-		for i, a := range left.Artifacts {
-			left.Artifacts[i].Why = why[a.Name]
-		}
-		left.Moved, left.MovedBytes = moved.Moved, moved.MovedBytes
-		w.tellDrain(left)
-	}
-	if !left.Done() {
+	if !left.Done() || m.busy() {
 		return false, nil
 	}
 	return h.endDrain(ctx, w)
@@ -237,92 +232,6 @@ func (w *worker) tellDrain(d Drain) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waits = &d
-}
-
-// move is what has to be copied to another worker.
-type move struct {
-	artifact *Artifact
-	bytes    int64
-	team     string    // whose it is
-	spec     pool.Spec // of who needs it
-}
-
-// move copies artifacts to other workers, a few at a time, and tells of each that it could not why.
-func (h *Host) move(ctx context.Context, w *worker, moves []move, moved *Drain) map[string]string {
-	const atOnce = 2
-	var g errgroup.Group
-	g.SetLimit(atOnce)
-	var mu sync.Mutex
-	why := make(map[string]string)
-	for _, m := range moves {
-		g.Go(func() error {
-			to, err := h.refuge(w, m)
-			if err == nil {
-				_, err = h.replicate(ctx, m.artifact, to, nil)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				why[m.artifact.Name] = err.Error()
-				return nil
-			}
-			moved.Moved++
-			moved.MovedBytes += m.bytes
-			return nil
-		})
-	}
-	_ = g.Wait() // each tells of itself
-	return why
-}
-
-// refuge is the best worker for something that has to leave one: that which would take the work that needs it, full or not, else any that
-// runs. One that comes and goes is taken only where there is no other, for what is there goes with it.
-func (h *Host) refuge(from *worker, m move) (*worker, error) {
-	spec := m.spec
-	spec.Exclude = map[string]string{from.name: "it is being emptied"}
-	var second *worker
-	for _, v := range h.place.Explain(h.index, spec) {
-		if !v.Reason.Compatible() {
-			continue
-		}
-		w, err := h.worker(v.Worker)
-		if err != nil {
-			return nil, err
-		}
-		if !w.passing() {
-			return w, nil
-		}
-		if second == nil {
-			second = w
-		}
-	}
-	if w := h.lasting(from.name, m.team); w != nil {
-		return w, nil
-	}
-	if second != nil {
-		return second, nil
-	}
-	for _, p := range h.index.Workers() {
-		if takesIn(p, from.name, m.team) {
-			return h.worker(p.Name)
-		}
-	}
-	return nil, fmt.Errorf("no other worker runs that could keep it: add or uncordon one")
-}
-
-// lasting is a worker that runs, may keep what is a team's, and stays; nil: there is none but the one that is left out.
-func (h *Host) lasting(but, team string) *worker {
-	for _, p := range h.index.Workers() {
-		if w, err := h.worker(p.Name); err == nil && takesIn(p, but, team) && !w.passing() {
-			return w
-		}
-	}
-	return nil
-}
-
-// takesIn tells whether a worker may keep what is a team's and has to leave another worker.
-func takesIn(p pool.Worker, from, team string) bool {
-	return p.Name != from && p.State == pool.Running && (p.Team == "" || p.Team == team)
 }
 
 // AwaitDrained waits until a landing or retiring worker is empty, and calls progress with what it waits for, now and each time that this

@@ -46,6 +46,63 @@ func TestDrainOutlivesItsErrors(t *testing.T) {
 	}
 }
 
+// TestDrainTellsUnderACopy: while something is copied, however long that takes, a drain tells what else it waits for, and how far the copy is.
+func TestDrainTellsUnderACopy(t *testing.T) {
+	t.Parallel()
+	goOn, under := make(chan struct{}), make(chan struct{}, 8)
+	var blocks atomic.Bool
+	o := &hooked{Runtime: newMemory(t, "a", "b"), hook: func(ctx context.Context, call, id string, _ int, real func() error) error {
+		if call == "stream-in" && id == "b" && blocks.Load() {
+			under <- struct{}{}
+			select {
+			case <-goOn:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return real()
+	}}
+	h := openHost(t, o, Options{}, "a", "b")
+	if err := h.CordonWorker(t.Context(), "b", ""); err != nil {
+		t.Fatal(err)
+	}
+	made, err := h.Container(t.Context(), "maker", ContainerRequest{Outputs: []Output{{"o", "o"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := made.Seal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	busy, err := h.Container(t.Context(), "busy", ContainerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks.Store(true)
+	if err := errors.Join(h.UncordonWorker(t.Context(), "b"), h.RetireWorker(t.Context(), "a", "")); err != nil {
+		t.Fatal(err)
+	}
+	<-under
+	waits := func(what string, f func(Drain) bool) {
+		t.Helper()
+		testkit.Until(t, what, func() bool { d := reportOf(t, h, "a").Drain; return d != nil && f(*d) })
+	}
+	waits("both are told", func(d Drain) bool { return slices.Contains(d.Containers, "busy") && len(d.Artifacts) == 1 })
+	if err := busy.Destroy(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waits("the copy alone is told", func(d Drain) bool { return len(d.Containers) == 0 && len(d.Artifacts) == 1 && d.Artifacts[0].Why == "" })
+	close(goOn)
+	if err := h.AwaitDrained(testkit.Context(t), "a", nil); err != nil {
+		t.Error(err)
+	}
+	if len(under) > 0 {
+		t.Errorf("what was being copied was copied again, %d times", len(under))
+	}
+	if left := onWorker(t, o.Runtime, "a"); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
 // Orders that could not be kept change nothing: a drain that was under way goes on.
 func TestOrdersThatFail(t *testing.T) {
 	t.Parallel()

@@ -80,7 +80,7 @@ func (h *Host) stillThere(ctx context.Context, w *worker) (d Drain, moves []move
 		}
 		moves = append(moves, move{&Artifact{ID: o.artifact.ID, Name: o.artifact.Name}, o.bytes, o.team, spec})
 		if need == needNow || retiring {
-			d.Artifacts = append(d.Artifacts, DrainArtifact{Name: o.artifact.Name, Bytes: o.bytes})
+			d.Artifacts = append(d.Artifacts, DrainArtifact{Name: o.artifact.Name, Bytes: o.bytes, id: o.artifact.ID})
 		}
 	}
 	return d, moves, kept, nil

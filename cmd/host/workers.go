@@ -172,9 +172,10 @@ type jsonDrain struct {
 }
 
 type jsonMove struct {
-	Name  string `json:"name"`
-	Bytes int64  `json:"bytes"`
-	Why   string `json:"why,omitempty"` // it is not there yet
+	Name   string `json:"name"`
+	Bytes  int64  `json:"bytes"`
+	Copied int64  `json:"copied,omitempty"` // bytes that were sent so far
+	Why    string `json:"why,omitempty"`    // it is not there yet
 }
 
 // jsonOwed is what is to be destroyed on a worker and is there still.
@@ -199,7 +200,7 @@ func drainJSON(d *host.Drain) *jsonDrain {
 	}
 	out := &jsonDrain{Containers: d.Containers, Volumes: d.Volumes, Moved: d.Moved, MovedBytes: d.MovedBytes}
 	for _, a := range d.Artifacts {
-		out.Artifacts = append(out.Artifacts, jsonMove(a))
+		out.Artifacts = append(out.Artifacts, jsonMove{Name: a.Name, Bytes: a.Bytes, Copied: a.Copied, Why: a.Why})
 	}
 	return out
 }

@@ -189,7 +189,7 @@ func pbDrain(d *host.Drain) *pb.Drain {
 	}
 	out := &pb.Drain{Containers: d.Containers, Volumes: int64(d.Volumes), Moved: int64(d.Moved), MovedBytes: d.MovedBytes}
 	for _, a := range d.Artifacts {
-		out.Artifacts = append(out.Artifacts, &pb.DrainArtifact{Name: a.Name, Bytes: a.Bytes, Why: a.Why})
+		out.Artifacts = append(out.Artifacts, &pb.DrainArtifact{Name: a.Name, Bytes: a.Bytes, Copied: a.Copied, Why: a.Why})
 	}
 	return out
 }
@@ -200,7 +200,7 @@ func fromDrain(d *pb.Drain) *host.Drain {
 	}
 	out := &host.Drain{Containers: d.GetContainers(), Volumes: int(d.GetVolumes()), Moved: int(d.GetMoved()), MovedBytes: d.GetMovedBytes()}
 	for _, a := range d.GetArtifacts() {
-		out.Artifacts = append(out.Artifacts, host.DrainArtifact{Name: a.GetName(), Bytes: a.GetBytes(), Why: a.GetWhy()})
+		out.Artifacts = append(out.Artifacts, host.DrainArtifact{Name: a.GetName(), Bytes: a.GetBytes(), Copied: a.GetCopied(), Why: a.GetWhy()})
 	}
 	return out
 }

@@ -816,7 +816,9 @@ type DrainArtifact struct {
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Bytes int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// Why it is not copied yet; empty: it is being copied.
-	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	Why string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	// Bytes that were sent so far, packed as they may be.
+	Copied        int64 `protobuf:"varint,4,opt,name=copied,proto3" json:"copied,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -870,6 +872,13 @@ func (x *DrainArtifact) GetWhy() string {
 		return x.Why
 	}
 	return ""
+}
+
+func (x *DrainArtifact) GetCopied() int64 {
+	if x != nil {
+		return x.Copied
+	}
+	return 0
 }
 
 type OrderWorkerRequest struct {
@@ -1992,11 +2001,12 @@ const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	"\tartifacts\x18\x03 \x03(\v2$.slipway.host.v1alpha1.DrainArtifactR\tartifacts\x12\x14\n" +
 	"\x05moved\x18\x04 \x01(\x03R\x05moved\x12\x1f\n" +
 	"\vmoved_bytes\x18\x05 \x01(\x03R\n" +
-	"movedBytes\"K\n" +
+	"movedBytes\"c\n" +
 	"\rDrainArtifact\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x10\n" +
-	"\x03why\x18\x03 \x01(\tR\x03why\"Z\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\x12\x16\n" +
+	"\x06copied\x18\x04 \x01(\x03R\x06copied\"Z\n" +
 	"\x12OrderWorkerRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x14\n" +
 	"\x05order\x18\x02 \x01(\tR\x05order\x12\x16\n" +
