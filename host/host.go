@@ -52,7 +52,7 @@ type Options struct {
 	// gather, in tests, takes the place of gatherTime.
 	gather  time.Duration
 	stuck   time.Duration // in tests: instead of a part of Timing.WorkerGone
-	told    time.Duration // in tests: instead of firstWorkers
+	told    time.Duration // in tests: instead of firstWorkers and of firstLooks
 	clock   *clock        // in tests; nil: the machine's
 	slowTry time.Duration // in tests: instead of slowTry
 	// maxWorkers is, in tests, instead of sdk.MaxWorkers.
@@ -203,8 +203,8 @@ func (h *Host) StateDir() string { return h.dir }
 func (h *Host) ephemeral() bool { return h.opts.StateDir == "" }
 
 // Ready waits until every plugin has told its workers and every worker its first status, or has failed to: what is to be
-// had at the start is then known. It does not fail when some are away; see [Host.Workers]. A plugin that runs and tells nothing for a minute
-// has failed to.
+// had at the start is then known. It does not fail when some are away; see [Host.Workers]. A plugin that runs and does not
+// tell for 15 s which workers it has, or for a minute more does not let it be known how they are, has failed to.
 func (h *Host) Ready(ctx context.Context) error {
 	for _, p := range h.plugins {
 		select {
@@ -214,6 +214,20 @@ func (h *Host) Ready(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// Untold names the plugins that have not told yet which workers they have, of those that [Host.Ready] waits for.
+func (h *Host) Untold() []string {
+	var out []string
+	for _, p := range h.plugins {
+		select {
+		case <-p.told:
+		case <-p.known:
+		default:
+			out = append(out, p.cfg.Name)
+		}
+	}
+	return out
 }
 
 // Workers reports on all workers, in the order of their names, and then on those that the configuration has no more, as far as something is on them still.

@@ -21,8 +21,11 @@ const (
 	statusTimeout = 10 * time.Second
 	// While a worker is away it is asked sooner, then ever later up to statusEvery.
 	probeFirst = 50 * time.Millisecond
-	// firstWorkers is how long a plugin may take to tell its first workers and how they are, before the host goes on without them.
-	firstWorkers = time.Minute
+	// firstWorkers is how long a plugin that runs may take to tell which workers it has, before the host goes on without them. Nothing is asked
+	// of a server for that, but by a plugin whose workers are a cluster's nodes: Nomad's waits for a cluster for 10 s.
+	firstWorkers = 15 * time.Second
+	// firstLooks is how long it may then take until it is known of each worker how it is, with what the last host left on it settled.
+	firstLooks = time.Minute
 )
 
 // plugin is one plugin block: its process, and the workers that it tells.
@@ -32,6 +35,8 @@ type plugin struct {
 	blocks map[string]config.Worker
 	proc   process
 
+	told     chan struct{} // closed once the plugin has told which workers it has
+	toldOne  sync.Once
 	known    chan struct{} // closed once it is known what the plugin has, or why not
 	knownOne sync.Once
 }
@@ -39,7 +44,7 @@ type plugin struct {
 // startPlugins is given the workers that the state directory knows of: what is on them can be waited for before a plugin has told them.
 func (h *Host) startPlugins(known []string) {
 	for _, c := range h.cfg.Plugins {
-		p := &plugin{h: h, cfg: c, blocks: make(map[string]config.Worker), known: make(chan struct{})}
+		p := &plugin{h: h, cfg: c, blocks: make(map[string]config.Worker), told: make(chan struct{}), known: make(chan struct{})}
 		for _, b := range h.cfg.Workers {
 			if b.Plugin == c.Name {
 				p.blocks[b.Name] = b
@@ -134,11 +139,15 @@ func (p *plugin) serve(s *launch.Session) {
 		case <-ctx.Done():
 		}
 	})
-	monitors.Go(func() { p.impatient(ctx, cmp.Or(p.h.opts.told, firstWorkers)) })
+	monitors.Go(func() { p.impatient(ctx) })
 	running := make(map[string]monitored)
 	for ctx.Err() == nil {
 		err := s.Runtime.Workers(ctx, func(e sdk.WorkerEvent) error {
-			return p.apply(ctx, s, e, running, &monitors)
+			err := p.apply(ctx, s, e, running, &monitors)
+			if err == nil && e.Kind == sdk.WorkerSnapshot {
+				p.toldOne.Do(func() { close(p.told) })
+			}
+			return err
 		})
 		if ctx.Err() == nil {
 			p.silent(fmt.Errorf("plugin %q stopped telling its workers, and is asked again: %w", p.cfg.Name, cmp.Or(err, errEndless)))
@@ -157,17 +166,28 @@ func (p *plugin) serve(s *launch.Session) {
 
 // impatient goes on without the workers of which nothing was heard for so long, so that one plugin holds up only itself. They are taken when
 // they come.
-func (p *plugin) impatient(ctx context.Context, patience time.Duration) {
-	late := time.NewTimer(patience)
-	defer late.Stop()
-	select {
-	case <-late.C:
-	case <-p.known:
-		return
-	case <-ctx.Done():
-		return
+func (p *plugin) impatient(ctx context.Context) {
+	for _, wait := range []struct {
+		ends  <-chan struct{}
+		most  time.Duration
+		wants string
+	}{
+		{p.told, cmp.Or(p.h.opts.told, firstWorkers), "told which workers it has"},
+		{p.known, cmp.Or(p.h.opts.told, firstLooks), "let it be known how each of its workers is"},
+	} {
+		late := time.NewTimer(wait.most)
+		defer late.Stop()
+		select {
+		case <-late.C:
+			p.silent(fmt.Errorf("plugin %q has not %s for %v: look in its log, and whether what is behind it hangs", p.cfg.Name, wait.wants, wait.most))
+			return
+		case <-wait.ends:
+		case <-p.known:
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
-	p.silent(fmt.Errorf("plugin %q has not told how it is for %v: see its log", p.cfg.Name, patience))
 }
 
 // errEndless is why the end of a plugin's telling is wrong where it gives no other reason.

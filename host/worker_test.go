@@ -400,7 +400,7 @@ func TestSilentPlugin(t *testing.T) {
 	if err := h.Ready(testkit.Context(t)); err != nil {
 		t.Fatal(err)
 	}
-	const why = `plugin "memory" has not told how it is`
+	const why = `plugin "memory" has not told which workers it has for 1ms: look in its log`
 	_, err = h.Container(t.Context(), "early", ContainerRequest{})
 	if _, none := errors.AsType[*pool.NoWorkerError](err); !none || !strings.Contains(err.Error(), why) {
 		t.Errorf("a container before it has told anything: %v", err)

@@ -10,7 +10,8 @@ type Runtime interface {
 	// before it is needed: a server that is away is a worker whose Status says so. While it is not known which nodes there are, the block itself is
 	// told, as a worker that is away: nodes that a snapshot leaves out are gone, but for those of such a block. An error from emit ends the call and
 	// is returned unchanged; otherwise Workers returns ctx's error, or the reason why no more events can come, after which
-	// the host calls it again. There are at most [MaxWorkers].
+	// the host calls it again. There are at most [MaxWorkers]. A host goes on without workers that it has not heard of 15 s after the plugin's
+	// start, and takes them when they come.
 	Workers(ctx context.Context, emit func(WorkerEvent) error) error
 
 	// Worker gives the worker of that name. It is local: no call leaves the plugin. A name that Workers never

@@ -48,9 +48,9 @@ func TestDaemonUnderLies(t *testing.T) {
 	s := p.serve("-c", "lies.hcl")
 	waiting := make(map[string]*running)
 	for lie, want := range lies {
-		args := []string{"exec", "--state", "state", "--runtime", names[lie], "--grace", "100ms", "--", "sh", "-c", "echo said"}
+		args := []string{"exec", "--state", "state", "--runtime", names[lie], "--grace", graceWait.String(), "--", "sh", "-c", "echo said"}
 		if want.code >= 0 {
-			r := p.run(args...).wants(want.code)
+			r := p.measured(0, args...).wants(want.code)
 			if want.says != "" {
 				r.says(want.says)
 			}
@@ -71,11 +71,11 @@ func TestDaemonUnderLies(t *testing.T) {
 		r.signal(os.Interrupt)
 	}
 	for _, r := range waiting {
-		r.wait().wants(codeInterrupted)
+		r.measured(hurryWait).wants(codeInterrupted)
 	}
 	p.run("exec", "--state", "state", "--runtime", names["honest"], "--", "sh", "-c", "echo said").wants(0).prints("said\n")
 	s.signal(os.Interrupt)
-	s.measured()
+	s.measured(drainWait + closeTime)
 }
 
 // TestSecondInterruptIsQuick: the second interrupt ends slipway within two seconds, as it is shipped, whatever its plugins do.
@@ -123,7 +123,7 @@ func TestWireLies(t *testing.T) {
 			p := newPlace(t)
 			p.write(map[string]string{"src/file": "in\n", "lies.hcl": fmt.Sprintf("plugin \"liar\" {\n  command = %q\n  args = [\"conformance\", \"mutant\", %q, \"--\", %q]\n}\nworker \"m\" { plugin = \"liar\" }\n",
 				filepath.Join(p.bin, "slipway"), name, filepath.Join(p.bin, "slipway-memory"))})
-			r := p.measured("-c", "lies.hcl", "exec", "-i", "src=src", "--", "sh", "-c", "cat src/file; exit 3")
+			r := p.measured(2*startWait+toldWait+closeTime, "-c", "lies.hcl", "exec", "-i", "src=src", "--", "sh", "-c", "cat src/file; exit 3")
 			if r.code != 3 && r.code != codeExecFailed {
 				t.Errorf("exit code %d: %s", r.code, r.err)
 			}

@@ -17,6 +17,9 @@ func hostilePlugin(lie, more string) string {
 	return fmt.Sprintf("plugin \"memory\" {\n  command = %q\n  args    = [%q]\n}\nworker \"m\" { plugin = \"memory\" }\n%s\n", filepath.Join(built, "hostile"), lie, more)
 }
 
+// onceGone is a line of configuration: what runs on a worker that is away is soon lost.
+const onceGone = `timing { worker_gone = "1s" }` // goneWait
+
 // TestToldEnds: no end that a plugin makes up makes slipway end with 0 but that of a success, and what it says then is what its records say.
 func TestToldEnds(t *testing.T) {
 	t.Parallel()
@@ -37,11 +40,11 @@ func TestToldEnds(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			p.write(map[string]string{"j.hcl": oneStep("echo made > out/made"), "lies.hcl": hostilePlugin("exits "+c.ends, "")})
-			r := p.measured("-c", "lies.hcl", "exec", "--", "true").wants(c.exec)
+			r := p.measured(0, "-c", "lies.hcl", "exec", "--", "true").wants(c.exec)
 			if c.exec == codeExecFailed {
 				r.says("its plugin told an end that is none")
 			}
-			p.measured("-c", "lies.hcl", "run", "j.hcl", "--state", "state", "--id", "a", "-o", "out=out").wants(c.run)
+			p.measured(0, "-c", "lies.hcl", "run", "j.hcl", "--state", "state", "--id", "a", "-o", "out=out").wants(c.run)
 			if _, err := os.Stat(p.work + "/out"); (err == nil) != (c.run == 0) {
 				t.Errorf("the output: %v", err)
 			}
@@ -57,14 +60,14 @@ func TestFollowLies(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			p.write(map[string]string{"j.hcl": oneStep("echo ready; sleep 600"), "lies.hcl": hostilePlugin(lie, "")})
-			r := p.start("-c", "lies.hcl", "run", "j.hcl", "--grace", "100ms")
+			r := p.start("-c", "lies.hcl", "run", "j.hcl", "--grace", graceWait.String())
 			if lie == "no exit ever" {
 				r.await("only | ready")
 			} else {
 				r.await("only - paused")
 			}
 			r.signal(os.Interrupt)
-			r.measured().wants(codeInterrupted).says("only - aborted")
+			r.measured(graceWait + undoWait + endWait).wants(codeInterrupted).says("only - aborted")
 		})
 	}
 }
@@ -75,8 +78,8 @@ func TestFollowLiesEnd(t *testing.T) {
 		t.Run(lie, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(lie, `timing { worker_gone = "1s" }`)})
-			p.measured("-c", "lies.hcl", "run", "j.hcl", "-o", "out=out").wants(codeLost).says("only - paused", "only - lost", "output out was not written")
+			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(lie, onceGone)})
+			p.measured(goneWait+tryWait, "-c", "lies.hcl", "run", "j.hcl", "-o", "out=out").wants(codeLost).says("only - paused", "only - lost", "output out was not written")
 		})
 	}
 }
@@ -86,8 +89,8 @@ func TestOpenAfterExit(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.write(map[string]string{"j.hcl": oneStep("echo made > out/made"), "lies.hcl": hostilePlugin("open after the exit", "")})
-	p.measured("-c", "lies.hcl", "exec", "--", "sh", "-c", "echo said; exit 3").wants(3).prints("said\n")
-	p.measured("-c", "lies.hcl", "run", "j.hcl", "-o", "out=out").wants(0)
+	p.measured(exitWait, "-c", "lies.hcl", "exec", "--", "sh", "-c", "echo said; exit 3").wants(3).prints("said\n")
+	p.measured(exitWait, "-c", "lies.hcl", "run", "j.hcl", "-o", "out=out").wants(0)
 	if got := p.read("out/made"); got != "made\n" {
 		t.Errorf("the output is %q", got)
 	}
@@ -102,10 +105,8 @@ func TestInterruptTwiceUnanswered(t *testing.T) {
 	r.await("only | ready")
 	r.signal(os.Interrupt)
 	r.await("interrupt again to kill it")
-	began := time.Now()
 	r.signal(os.Interrupt)
-	r.measured().wants(codeInterrupted).says("only - aborted").once()
-	t.Logf("ended %v after the second interrupt", time.Since(began))
+	r.measured(hurryWait).wants(codeInterrupted).says("only - aborted").once()
 }
 
 // TestCreateLies: a container that is not made for ever is told, whoever is told little else, and progress without end fills neither a screen nor a log.
@@ -117,7 +118,7 @@ func TestCreateLies(t *testing.T) {
 		r.signal(os.Interrupt)
 		r.await("interrupt again to kill it") // two at once may come as one
 		r.signal(os.Interrupt)
-		return r.measured().wants(codeInterrupted)
+		return r.measured(hurryWait).wants(codeInterrupted)
 	}
 	r := p.start("-c", "hangs.hcl", "exec", "--", "true")
 	r.await("slipway: waits: for worker m: create container")
@@ -145,7 +146,7 @@ func TestInterruptedMeasure(t *testing.T) {
 	r := p.start("-c", "lies.hcl", "run", "j.hcl", "-o", "out=out")
 	r.await("only - waits: for worker m: list volumes")
 	r.signal(os.Interrupt)
-	ended := r.measured().wants(codeInterrupted)
+	ended := r.measured(sizeWait + undoWait + endWait).wants(codeInterrupted)
 	ended.says("1 step succeeded")
 	ended.says("output \"out\": ", "interrupted")
 }
@@ -166,9 +167,9 @@ func TestForgedText(t *testing.T) {
 		t.Run(lie, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
-			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(lie, `timing { worker_gone = "1s" }`)})
+			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(lie, onceGone)})
 			args := append([]string{"-c", "lies.hcl"}, c.args...)
-			r := p.measured(args...).wants(c.code)
+			r := p.measured(listWait+goneWait, args...).wants(c.code)
 			for _, text := range []string{r.out, r.err} {
 				if i := strings.IndexFunc(text, func(r rune) bool {
 					return r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r)
@@ -187,7 +188,7 @@ func TestForgedText(t *testing.T) {
 			if !strings.Contains(r.out+r.err, `\x1b[2J`) && lie != "long refusal" {
 				t.Errorf("it does not tell what the plugin said:\n%s%s", r.out, r.err)
 			}
-			j := p.measured(append(args, "-o", "json")...).wants(c.code)
+			j := p.measured(listWait+goneWait, append(args, "-o", "json")...).wants(c.code)
 			if lie != "long refusal" && !strings.Contains(j.out, `\u001b[2J\u202e\u009b31m\nonly - succeeded`) {
 				t.Errorf("in JSON: %s", tail(j.out))
 			}
@@ -203,7 +204,7 @@ func TestArchiveLies(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			p.write(map[string]string{"j.hcl": oneStep("true"), "lies.hcl": hostilePlugin(lie, "")})
-			r := p.measured("-c", "lies.hcl", "run", "j.hcl", "--state", "state", "-o", "out=out", "--id", "a").wants(codeInternal).says("output out was not written", `output "out"`, says)
+			r := p.measured(0, "-c", "lies.hcl", "run", "j.hcl", "--state", "state", "-o", "out=out", "--id", "a").wants(codeInternal).says("output out was not written", `output "out"`, says)
 			if kept := lie == "bomb"; strings.Contains(r.err, "resume") != kept { // another configuration may let it come
 				t.Errorf("it advises to resume what cannot be mended: %s", r.err)
 			}
@@ -213,7 +214,7 @@ func TestArchiveLies(t *testing.T) {
 				}
 			}
 			if lie != "bomb" {
-				p.measured("-c", "lies.hcl", "run", "j.hcl", "--state", "state", "-o", "out=out", "--id", "a").wants(codeUsage).says(`output "out" is not kept`)
+				p.measured(0, "-c", "lies.hcl", "run", "j.hcl", "--state", "state", "-o", "out=out", "--id", "a").wants(codeUsage).says(`output "out" is not kept`)
 			}
 		})
 	}
@@ -252,11 +253,24 @@ func TestListLies(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			p.write(map[string]string{"lies.hcl": hostilePlugin(lie, "")})
-			r := p.measured(append([]string{"-c", "lies.hcl"}, c.args...)...).wants(codeInternal)
+			r := p.measured(listWait, append([]string{"-c", "lies.hcl"}, c.args...)...).wants(codeInternal)
 			if !strings.Contains(r.out+r.err, c.says) {
 				t.Errorf("it does not say %q:\n%s%s", c.says, r.out, r.err)
 			}
 		})
+	}
+}
+
+// TestNoSnapshot: a plugin that never tells its workers is waited for no longer than is documented, and meanwhile that is told.
+func TestNoSnapshot(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t).write(map[string]string{"lies.hcl": hostilePlugin("no snapshot", "")})
+	listing := p.start("-c", "lies.hcl", "workers")
+	const why = `plugin "memory" has not told which workers it has for 15s: look in its log, and whether what is behind it hangs`
+	p.measured(toldWait, "-c", "lies.hcl", "exec", "--", "true").wants(codeExecFailed).
+		says(`slipway: waiting for plugin "memory" to tell its workers`, why)
+	if r := listing.measured(0).wants(codeInternal); !strings.Contains(r.out, why) {
+		t.Errorf("the listing does not say it:\n%s", r.out)
 	}
 }
 

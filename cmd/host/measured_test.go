@@ -61,8 +61,34 @@ func TestHonestMemory(t *testing.T) {
 	}
 }
 
-// measured is run that asserts that slipway had at most so much in memory.
-func (p *place) measured(args ...string) result {
+// The waits of slipway's own that a lie may make it wait out, beside those that have names of their own here.
+const (
+	startWait = 30 * time.Second                 // launch.Options.StartTimeout, and as long again for the settings
+	toldWait  = 15 * time.Second                 // for a plugin's first workers
+	undoWait  = 30 * time.Second                 // for a worker that does not answer while an interrupt or a failure is undone, after the grace
+	drainWait = 30 * time.Second                 // serve --drain
+	sizeWait  = 5 * time.Second                  // to find out how big an output is
+	hurryWait = time.Second + hurriedClose       // from the second interrupt to the end
+	exitWait  = time.Second                      // for the end of a stream that has told an exit
+	goneWait  = time.Second                      // worker_gone, where a test's configuration has it
+	graceWait = 100 * time.Millisecond           // --grace, where a test gives it
+	endWait   = interruptedLeftTime + closeTime  // to tidy up, and for plugins to end
+	listWait  = readyTime + leftTime + closeTime // a listing
+	tryWait   = 2 * (5100 * time.Millisecond)    // for a process of which the lie "never begins to tell" tells nothing
+	busyWait  = 2 * time.Minute                  // for the machine: a command that waits for nothing takes a second or two
+)
+
+// soon asserts that slipway has ended within the waits that its row names: a lie that makes it wait for anything else, for minutes or for ever, fails the test.
+func soon(t *testing.T, took, waits time.Duration) {
+	t.Helper()
+	t.Logf("it took %.1f s", took.Seconds())
+	if most := testkit.Scale(waits + busyWait); took > most {
+		t.Errorf("slipway took %v, which is more than %v: all that it may wait for here comes to %v", took, most, waits)
+	}
+}
+
+// measured is run that asserts that slipway had at most so much in memory, and ended after these waits of its own.
+func (p *place) measured(waits time.Duration, args ...string) result {
 	p.t.Helper()
 	c := p.command(args...)
 	var out, errw bytes.Buffer
@@ -72,19 +98,21 @@ func (p *place) measured(args ...string) result {
 	peak, err := peakOf(c, c.Wait)
 	p.ended(err)
 	fewBytes(p.t, peak)
-	p.t.Logf("it took %.1f s", time.Since(began).Seconds())
+	soon(p.t, time.Since(began), waits)
 	return result{t: p.t, args: args, code: c.ProcessState.ExitCode(), out: out.String(), err: errw.String()}
 }
 
-// measured is wait that asserts that slipway had at most so much in memory.
-func (r *running) measured() result {
+// measured is wait that asserts that slipway had at most so much in memory, and ends after these waits of its own.
+func (r *running) measured(waits time.Duration) result {
 	r.t.Helper()
+	began := time.Now()
 	peak, err := peakOf(r.cmd, func() error {
 		r.readers.Wait()
 		return r.cmd.Wait()
 	})
 	(&place{t: r.t}).ended(err)
 	fewBytes(r.t, peak)
+	soon(r.t, time.Since(began), waits)
 	return result{t: r.t, args: r.cmd.Args[1:], code: r.cmd.ProcessState.ExitCode(), out: r.out.String(), err: r.err.String()}
 }
 

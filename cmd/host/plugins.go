@@ -10,8 +10,9 @@ import (
 	"github.com/slipway-run/slipway/host/launch"
 )
 
-// readyTime bounds how long a listing waits for plugins; those that are not ready then are listed as they are.
-const readyTime = 15 * time.Second
+// readyTime bounds how long a listing waits for plugins; those that are not ready then are listed as they are. It is longer than a host waits for a plugin that does
+// not tell its workers, so that the listing says this.
+const readyTime = 20 * time.Second
 
 func (a *app) pluginsCommand() *cobra.Command {
 	c := &cobra.Command{

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -67,11 +68,14 @@ func (s *slowWorkers) tell(worker, what string) {
 // unready names what a host's readiness waits for.
 func unready(h *host.Host) string {
 	var waits []string
-	running := make(map[string]bool)
+	untold := h.Untold()
+	running := make(map[string]bool) // and have told their workers
 	for _, p := range h.Plugins() {
 		switch p.State {
 		case launch.StateReady, launch.StateDegraded:
-			running[p.Name] = true
+			if running[p.Name] = !slices.Contains(untold, p.Name); !running[p.Name] {
+				waits = append(waits, fmt.Sprintf("plugin %q to tell its workers", p.Name))
+			}
 		case launch.StateStarting:
 			waits = append(waits, fmt.Sprintf("plugin %q to start", p.Name))
 		case launch.StateBackoff:

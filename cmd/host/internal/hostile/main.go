@@ -28,6 +28,7 @@ type lie struct {
 	start   func(ctx context.Context) error                              // a process
 	status  func(*sdk.Status)
 	workers func(*sdk.WorkerEvent)
+	silent  bool                                   // it tells no workers
 	archive func(w io.Writer) error                // in place of a volume's content
 	list    func(emit func(id string) error) error // in place of containers, volumes and processes
 	close   func()
@@ -108,6 +109,7 @@ func lies() map[string]lie {
 				e.Workers = append(e.Workers, sdk.WorkerInfo{Name: fmt.Sprintf("m/%d", i), Attributes: map[string]string{"filler": strings.Repeat("x", 1000)}})
 			}
 		}},
+		"no snapshot":      {silent: true},
 		"another's worker": {workers: func(e *sdk.WorkerEvent) { e.Workers = append(e.Workers, sdk.WorkerInfo{Name: "other"}) }},
 		"a list without end": {list: func(emit func(string) error) error {
 			for i := 0; ; i++ {
@@ -227,6 +229,9 @@ type hostile struct {
 }
 
 func (h *hostile) Workers(ctx context.Context, emit func(sdk.WorkerEvent) error) error {
+	if h.lie.silent {
+		return forever(ctx)
+	}
 	return h.Runtime.Workers(ctx, func(e sdk.WorkerEvent) error {
 		if h.lie.workers != nil {
 			h.lie.workers(&e)
