@@ -298,11 +298,12 @@ func (r *reconciler) tried(w *worker, t reap.Thing, d *debt, err error) {
 	defer r.mu.Unlock()
 	defer r.wakeUp()
 	blocked, _ := errors.AsType[*blockedError](err)
+	if err == nil && d.tries > 0 {
+		r.h.log.Info("destroyed at last", "kind", t.Kind, "id", t.ID, "worker", r.worker, "tries", d.tries+1)
+	}
 	switch {
+	case r.debts[t] != d: // it is settled already
 	case err == nil:
-		if d.tries > 0 {
-			r.h.log.Info("destroyed at last", "kind", t.Kind, "id", t.ID, "worker", r.worker, "tries", d.tries+1)
-		}
 		r.paid(t)
 	case r.h.ctx.Err() != nil: // the next host finds it in the rows
 		d.state = debtLate
@@ -365,10 +366,10 @@ func (h *Host) settled(worker string, t reap.Thing) {
 	r := h.reconciler(worker)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if d := r.debts[t]; d == nil || d.state == debtTrying { // the try tells of itself
+	if r.debts[t] == nil {
 		return
 	}
-	r.paid(t)
+	r.paid(t) // a try that is under way comes too late: its worker may be another one by now, and never answer
 	r.tell()
 }
 
