@@ -16,9 +16,11 @@ type ContainerSpec struct {
 	Mounts []Mount
 	Dir    string // absolute; where relative things of processes begin, made where missing, Invalid with [ReasonPath] if it cannot be; empty: "/"
 
-	Limits     Resources // zero fields: unlimited; each other one needs its limits feature; Containers and Volumes stay zero
-	Privileged bool      // needs [FeaturePrivileged]
-	Hermetic   bool      // no network; needs [FeatureNetworkNone]
+	// Limits bound the container. Zero fields: unlimited; each other one needs its limits feature; Containers and Volumes stay zero. CPUMillis is a bound
+	// where the runtime has one, and else a share: beside a container with twice as much it gets half of what that gets, when both want more than there is.
+	Limits     Resources
+	Privileged bool // needs [FeaturePrivileged]
+	Hermetic   bool // no network; needs [FeatureNetworkNone]
 }
 
 // Image is the container's root. The zero Image is whatever the platform has without one.

@@ -1126,7 +1126,9 @@ type CreateContainerRequest struct {
 	// path, too; for want of room it is CLASS_EXHAUSTED with the reason storage. It is made with the container, or by the first process that
 	// begins there. Empty: "/".
 	Dir []byte `protobuf:"bytes,8,opt,name=dir,proto3" json:"dir,omitempty"`
-	// Zero: unlimited; each other one needs its feature, limits.cpu, limits.memory, limits.disk or limits.pids. None is negative.
+	// Zero: unlimited; each other one needs its feature, limits.cpu, limits.memory, limits.disk or limits.pids. None is negative. cpu_millis
+	// bounds a container where the runtime can do that, and is else its share: beside another that asks for twice as much it gets half of
+	// what that gets, when both want more than there is.
 	// containers and volumes are not read.
 	Limits *Resources `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
 	// Needs the feature privileged.
