@@ -17,7 +17,6 @@ func main() {
 }
 
 func slipway() int {
-	keepDescriptors()
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	a := &app{in: os.Stdin, out: newOutlet(os.Stdout, "stdout", cancel), err: newOutlet(os.Stderr, "stderr", cancel)}

@@ -7,7 +7,8 @@
 // holds, leaks or refuses to do, every wait here is bounded and the host lives on.
 //
 // What is executed is what the configuration names ([Resolve]), nothing else; with a checksum, the very file that was
-// checked.
+// checked. It begins with the descriptors 0, 1 and 2, and on Linux with the file that was checked as 3: whatever else the program that
+// embeds this package has open stays there, also what it got from its own caller.
 //
 // A plugin cannot outlive its host: its standard input is a pipe that only the host holds open, and on Linux the kernel
 // kills it when the host dies. It leads a process group of its own, which is killed as a whole when it ends: a plugin that

@@ -97,7 +97,7 @@ func (p *process) start(c command) (*os.Process, pipeEnds, error) {
 		path, files = pinnedPath(c.path, c.pinned, child)
 	}
 	proc, err := os.StartProcess(path, append([]string{c.path}, c.args...),
-		&os.ProcAttr{Dir: c.cwd, Env: c.env, Files: files, Sys: sysProcAttr()})
+		&os.ProcAttr{Dir: c.cwd, Env: c.env, Files: onlyThese(files), Sys: sysProcAttr()})
 	if err != nil {
 		closeAll(host)
 		return nil, pipeEnds{}, startError(c.path, err)
