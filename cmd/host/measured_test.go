@@ -75,7 +75,7 @@ const (
 	endWait   = interruptedLeftTime + closeTime  // to tidy up, and for plugins to end
 	listWait  = readyTime + leftTime + closeTime // a listing
 	tryWait   = 2 * (5100 * time.Millisecond)    // for a process of which the lie "never begins to tell" tells nothing
-	busyWait  = 2 * time.Minute                  // for the machine: a command that waits for nothing takes a second or two
+	busyWait  = 3 * time.Minute                  // for the machine: a command that waits for nothing takes a second or two
 )
 
 // soon asserts that slipway has ended within the waits that its row names: a lie that makes it wait for anything else, for minutes or for ever, fails the test.

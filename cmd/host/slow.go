@@ -16,19 +16,25 @@ import (
 // slowAfter is how long nothing is told of what slipway waits for.
 const slowAfter = 2 * time.Second
 
-// whileSlow tells what is waited for if that takes more than a moment, until done is called.
-func (a *app) whileSlow(what func() string) (done func()) {
+// whileSlow tells what is waited for if that takes more than a moment, and once in a while what else it has come to be, until done is called.
+func (a *app) whileSlow(what func() string) (done func()) { return whileSlow(a.say, what) }
+
+func whileSlow(say func(string), what func() string) (done func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		t := time.NewTimer(slowAfter)
 		defer t.Stop()
-		select {
-		case <-t.C:
-			if text := what(); text != "" {
-				a.say("waiting for " + text)
+		for said := ""; ; t.Reset(slowAgain) {
+			select {
+			case <-t.C:
+			case <-ctx.Done():
+				return
 			}
-		case <-ctx.Done():
+			if text := what(); text != "" && text != said {
+				said = text
+				say("waiting for " + text)
+			}
 		}
 	})
 	return func() {
@@ -47,7 +53,7 @@ type slowWorkers struct {
 
 type slowKind struct{ worker, verb string }
 
-// slowAgain is how long nothing more is said of a kind.
+// slowAgain is how long nothing more is said of a kind, or of what else is waited for.
 const slowAgain = 10 * time.Second
 
 func (s *slowWorkers) tell(worker, what string) {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // TestSlowIsTold: what is waited for longer than a moment is told, and an interrupt ends the wait.
@@ -29,6 +31,28 @@ worker "m" { plugin = "mute" }
 	r.signal(os.Interrupt)
 	r.signal(os.Interrupt)
 	r.wait()
+}
+
+// TestSlowChanges: where one wait follows another, each is told, and none twice in a row.
+func TestSlowChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said []string
+		began := time.Now()
+		done := whileSlow(func(text string) { said = append(said, text) }, func() string {
+			switch after := time.Since(began); {
+			case after < 10*time.Second:
+				return "a plugin to start"
+			case after < 20*time.Second:
+				return "it to tell its workers"
+			}
+			return ""
+		})
+		time.Sleep(time.Minute)
+		done()
+		if want := []string{"waiting for a plugin to start", "waiting for it to tell its workers"}; !slices.Equal(said, want) {
+			t.Errorf("%q", said)
+		}
+	})
 }
 
 // TestSlowKinds: a worker that was waited for to be there, and then for what it destroys, is named with both, however many calls wait for each.
