@@ -188,6 +188,8 @@ func runSpecRefused(ctx context.Context, c *C) {
 		"a relative dir":          func(s *sdk.ContainerSpec) { s.Dir = "work" },
 		"a dir with ..":           func(s *sdk.ContainerSpec) { s.Dir = "/a/../.." },
 		"a negative memory limit": func(s *sdk.ContainerSpec) { s.Limits.MemoryBytes = -1 },
+		"a limit of containers":   func(s *sdk.ContainerSpec) { s.Limits.Containers = 1 },
+		"a limit of volumes":      func(s *sdk.ContainerSpec) { s.Limits.Volumes = 1 },
 		"a mount of a bad volume": c.Mounts(sdk.Mount{Volume: "../x", Path: "/v"}),
 		"an image given twice":    func(s *sdk.ContainerSpec) { s.Image = sdk.Image{Volume: v, Ref: "x"} },
 	} {

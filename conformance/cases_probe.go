@@ -21,7 +21,7 @@ func probeCases() []Case {
 	probe, linux := []Requirement{EnvProbe}, []Requirement{EnvProbeLinux}
 	return []Case{
 		{
-			ID: "P06-path-lookup", Title: "a bare name is sought in the process's PATH, and a relative path begins in its directory", Promises: []string{"11d"}, Level: Must, Profile: Core, Run: runPathLookup,
+			ID: "P06-path-lookup", Title: "a bare name is sought in the process's PATH, and a relative path begins in its directory", Promises: []string{"11d", "13i"}, Level: Must, Profile: Core, Run: runPathLookup,
 			Env: probe, Doc: "Catches a look-up in the plugin's own PATH, which finds the machine's program or none.",
 		},
 		{
@@ -66,13 +66,17 @@ func probeCases() []Case {
 func runPathLookup(ctx context.Context, c *C) {
 	id := c.Container(ctx)
 	cmd := c.Probe("print", "found", "")
-	for what, tt := range map[string]struct{ path, dir, env string }{
-		"a bare name in PATH":            {probeName, "", "PATH=/no/such/place:" + probeDir},
-		"a path relative to Dir":         {"./" + probeName, probeDir, "PATH=/"},
-		"one that goes up":               {"../" + strings.TrimPrefix(probeDir, "/") + "/" + probeName, probeDir, "PATH=/"},
-		"an absolute one, whatever PATH": {probeDir + "/" + probeName, "", "PATH="},
+	for what, tt := range map[string]struct {
+		path, dir string
+		env       []string
+	}{
+		"a bare name in PATH":            {probeName, "", []string{"PATH=/no/such/place:" + probeDir}},
+		"a bare name in the last PATH":   {probeName, "", []string{"PATH=/no/such/place", "PATH=" + probeDir}},
+		"a path relative to Dir":         {"./" + probeName, probeDir, []string{"PATH=/"}},
+		"one that goes up":               {"../" + strings.TrimPrefix(probeDir, "/") + "/" + probeName, probeDir, []string{"PATH=/"}},
+		"an absolute one, whatever PATH": {probeDir + "/" + probeName, "", []string{"PATH="}},
 	} {
-		j := c.Exec(ctx, id, Cmd{Path: tt.path, Args: cmd.Args}, func(s *sdk.ProcessSpec) { s.Dir, s.Env = tt.dir, []string{tt.env} })
+		j := c.Exec(ctx, id, Cmd{Path: tt.path, Args: cmd.Args}, func(s *sdk.ProcessSpec) { s.Dir, s.Env = tt.dir, tt.env })
 		c.WantOutput(j, "found", "", "%s", what)
 	}
 	for _, env := range []string{"PATH=/no/such/place", "PATH=" + probeDir + "/" + probeName} {

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,8 +55,8 @@ func processCases() []Case {
 			Doc: "The plugin's environment holds its secrets.",
 		},
 		{
-			ID: "P18-env", Title: "environment variables come byte for byte", Promises: []string{"13a", "13d"}, Level: Must, Profile: Core, Run: runEnv,
-			Doc: "Values with newlines, quotes and equals signs are usual: keys and certificates.",
+			ID: "P18-env", Title: "environment variables come byte for byte, and of two of one name the last", Promises: []string{"13a", "13d", "13i"}, Level: Must, Profile: Core, Run: runEnv,
+			Doc: "Values with newlines, quotes and equals signs are usual: keys and certificates. Programs differ in which of two variables of one name they take.",
 		},
 		{
 			ID: "P20-start-once", Title: "however often a start is repeated with its id and token, it runs once", Promises: []string{"3a"}, Level: Must, Profile: Core, Run: runStartOnce,
@@ -154,14 +155,23 @@ func runArgsBounds(ctx context.Context, c *C) {
 	big := pattern(100 << 10)
 	big = strings.Map(func(r rune) rune { return 'a' + r%26 }, big)
 	c.WantOutput(c.Exec(ctx, id, c.Commands.Args(big)), "["+big+"]\n", "", "an argument of %d bytes", len(big))
+	for what, more := range map[string][]string{
+		"more arguments than the bound": {strings.Repeat("x", sdk.MaxArgBytes)},
+		"300,000 empty arguments":       make([]string, 300_000), // nine bytes each
+	} {
+		spec := c.Spec(c.Commands.Exit(0), func(s *sdk.ProcessSpec) { s.Args = append(slices.Clone(s.Args), more...) })
+		c.WantReason(c.W.StartProcess(ctx, id, spec), sdk.Invalid, sdk.ReasonTooLarge, "what cannot fit is told as such", "a start with %s", what)
+		if _, ok := c.Process(ctx, id, spec.ID); ok {
+			c.Errorf("a start that was Invalid leaves no record", "the process with %s is listed", what)
+		}
+	}
 	for what, with := range map[string]func(*sdk.ProcessSpec){
-		"more arguments than the bound": func(s *sdk.ProcessSpec) { s.Args = append(s.Args, strings.Repeat("x", sdk.MaxArgBytes)) },
-		"a NUL in an argument":          func(s *sdk.ProcessSpec) { s.Args = append(s.Args, "a\x00b") },
-		"no path":                       func(s *sdk.ProcessSpec) { s.Path = "" },
-		"a relative dir":                func(s *sdk.ProcessSpec) { s.Dir = "x" },
-		"an environment without =":      func(s *sdk.ProcessSpec) { s.Env = []string{"NAME"} },
-		"a negative spill":              func(s *sdk.ProcessSpec) { s.Spill = -1 },
-		"an unknown policy":             func(s *sdk.ProcessSpec) { s.WhenFull = 9 },
+		"a NUL in an argument":     func(s *sdk.ProcessSpec) { s.Args = append(s.Args, "a\x00b") },
+		"no path":                  func(s *sdk.ProcessSpec) { s.Path = "" },
+		"a relative dir":           func(s *sdk.ProcessSpec) { s.Dir = "x" },
+		"an environment without =": func(s *sdk.ProcessSpec) { s.Env = []string{"NAME"} },
+		"a negative spill":         func(s *sdk.ProcessSpec) { s.Spill = -1 },
+		"an unknown policy":        func(s *sdk.ProcessSpec) { s.WhenFull = 9 },
 	} {
 		spec := c.Spec(c.Commands.Exit(0), with)
 		c.WantClass(c.W.StartProcess(ctx, id, spec), sdk.Invalid, "what can never work is refused, not cut", "a start with %s", what)
@@ -254,6 +264,10 @@ func runEnv(ctx context.Context, c *C) {
 		j := c.Exec(ctx, id, c.Commands.Env("CF_NAME"), func(s *sdk.ProcessSpec) { s.Env = []string{"OTHER=1", "CF_NAME=" + value, "LAST="} })
 		c.WantOutput(j, "["+value+"]\n", "", "a value of %d bytes", len(value))
 	}
+	twice := c.Exec(ctx, id, c.Commands.Env("CF_NAME"), func(s *sdk.ProcessSpec) {
+		s.Env = []string{"CF_NAME=first", "CF_NAMED=other", "CF_NAME=last", "OTHER=1"}
+	})
+	c.WantOutput(twice, "[last]\n", "", "a variable that comes twice")
 	secret := "hush-" + string(sdk.NewToken())
 	spec := c.Spec(Cmd{Path: "/no/such/program"}, func(s *sdk.ProcessSpec) { s.Env = []string{"CF_SECRET=" + secret} })
 	if err := c.W.StartProcess(ctx, id, spec); err != nil && strings.Contains(err.Error(), secret) {

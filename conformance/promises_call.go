@@ -8,7 +8,7 @@ func callRules() []Rule {
 			plugin("b", `Paths inside a volume are relative and separated by "/". One that is absolute or leaves the volume is Invalid (path).`),
 			plugin("c", `A process begins in its own directory, else in its container's, else in "/". The directory is made where it is missing, as the process's own user's; one that is there stays whose it is.`),
 			plugin("d", `A command without a slash is sought in the process's own PATH. A relative path with one begins in the process's directory.`),
-			plugin("e", `Arguments come byte for byte. What takes more than 2 MiB with the path and the environment is Invalid (too-large), and so is what the kernel cannot take.`),
+			plugin("e", `Arguments come byte for byte. What takes more than 2 MiB with the path and the environment, where each argument and each variable counts nine bytes more than it has, is Invalid (too-large), and so is what the kernel cannot take.`),
 			plugin("f", `A program that is not there is Invalid (executable-not-found), and one that the kernel cannot run Invalid (not-executable): no shell is tried in its place. The codes 126 and 127 are a command's own.`),
 			plugin("g", `A process begins with the descriptors 0, 1 and 2 and no other, with the umask 022, and with no signal ignored or blocked.`),
 			plugin("h", `A user is a name, a number, or two numbers with a colon between them, and means what the container's own files say, groups included. A name that they do not know is Invalid (user-not-found).`),
@@ -28,6 +28,7 @@ func callRules() []Rule {
 			plugin("f", `A process sees those of its own container and of no other.`),
 			host("g", `The host merges the environment of image, container and process, gives each name once, and sends it with each start.`),
 			plugin("h", `A variable without a name, without a "=" or with NUL is Invalid (spec).`),
+			plugin("i", `Of two variables of one name the process has the last alone, and a command is sought in the last PATH.`),
 		}},
 		{14, "Errors and features", "Errors are of a closed set of classes, which cross the wire. A caller's own errors and those of a context come back as they are. What a worker names as a feature works, and what it does not name is Unsupported.", []Promise{
 			plugin("a", `Every error has a class of the contract. NotFound and AlreadyExists name the kind and the id of the thing that they are about, Unsupported the feature, and FailedPrecondition its reason where the contract has one.`),

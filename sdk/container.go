@@ -16,7 +16,7 @@ type ContainerSpec struct {
 	Mounts []Mount
 	Dir    string // absolute; where relative things of processes begin, made where missing, Invalid with [ReasonPath] if it cannot be; empty: "/"
 
-	// Limits bound the container. Zero fields: unlimited; each other one needs its limits feature; Containers and Volumes stay zero. CPUMillis is a bound
+	// Limits bound the container. Zero fields: unlimited; each other one needs its limits feature; one of Containers or Volumes is Invalid. CPUMillis is a bound
 	// where the runtime has one, and else a share: beside a container with twice as much it gets half of what that gets, when both want more than there is.
 	Limits     Resources
 	Privileged bool // needs [FeaturePrivileged]
@@ -65,6 +65,9 @@ func (s ContainerSpec) Validate() error {
 	l := s.Limits
 	if l.CPUMillis < 0 || l.MemoryBytes < 0 || l.DiskBytes < 0 || l.PIDs < 0 {
 		return NewInvalid(ReasonSpec, "container %q: a limit is negative; zero means unlimited", s.ID)
+	}
+	if l.Containers != 0 || l.Volumes != 0 {
+		return NewInvalid(ReasonSpec, "container %q: a container has no limit of containers or volumes", s.ID)
 	}
 	seen := make(map[string]bool, len(s.Mounts))
 	for _, m := range s.Mounts {

@@ -14,9 +14,10 @@ const (
 	MaxStdinAhead = 1 << 20
 	// DefaultSpill is the journal's bound where ProcessSpec.Spill is zero (rule 5).
 	DefaultSpill = 64 << 20
-	// MaxArgBytes bounds the path, arguments and environment of one process together, with one byte more for each argument and
-	// entry of the environment, so that a start fits one message.
+	// MaxArgBytes bounds the path, arguments and environment of one process together, with nine bytes more for each argument and entry of
+	// the environment: the byte that ends it and the pointer to it, as Linux counts them. So a start fits one message, however many there are.
 	MaxArgBytes = 2 << 20
+	argOverhead = 9
 	// OutputGrace is how long output is awaited after the leader's end (rule 6).
 	OutputGrace = 2 * time.Second
 )
@@ -34,7 +35,7 @@ type ProcessSpec struct {
 
 	Path string   // absolute, or a name to seek in the process's PATH, or relative to Dir
 	Args []string // without the command's own name
-	Env  []string // NAME=value, merged by the host; never stored, logged or named in errors (rule 13)
+	Env  []string // NAME=value, merged by the host; of two of one name the process has the last alone; never stored, logged or named in errors (rule 13)
 	Dir  string   // absolute; empty: the container's Dir; made where missing, the user's own; one that cannot be made is Invalid with [ReasonPath]
 	User string   // name, uid, or uid:gid; empty: the image's; needs [FeatureUsers].
 
@@ -60,8 +61,8 @@ const (
 )
 
 // Validate tells the first thing that is wrong with the spec itself, as Invalid: with [ReasonPath] for Dir, [ReasonTooLarge] beyond
-// [MaxArgBytes], else with [ReasonSpec]. The error quotes no argument and nothing of the environment (rule 13). That no name comes
-// twice in Env is for the host to see to, and not checked.
+// [MaxArgBytes], else with [ReasonSpec]. The error quotes no argument and nothing of the environment (rule 13). A name that comes
+// twice in Env is no error: the last entry counts.
 func (s ProcessSpec) Validate() error {
 	if err := CheckID(KindProcess, string(s.ID)); err != nil {
 		return err
@@ -89,19 +90,19 @@ func (s ProcessSpec) Validate() error {
 	}
 	size := len(s.Path)
 	for i, a := range s.Args {
-		size += len(a) + 1
+		size += len(a) + argOverhead
 		if strings.Contains(a, "\x00") {
 			return NewInvalid(ReasonSpec, "process %q: argument %d contains a NUL byte", s.ID, i+1)
 		}
 	}
 	for i, e := range s.Env {
-		size += len(e) + 1
+		size += len(e) + argOverhead
 		if name, _, ok := strings.Cut(e, "="); !ok || name == "" || strings.Contains(e, "\x00") {
 			return NewInvalid(ReasonSpec, "process %q: entry %d of the environment is not NAME=value", s.ID, i+1)
 		}
 	}
 	if size > MaxArgBytes {
-		return NewInvalid(ReasonTooLarge, "process %q: path, arguments and environment take %d bytes, more than %d", s.ID, size, MaxArgBytes)
+		return NewInvalid(ReasonTooLarge, "process %q: path, arguments and environment take %d bytes, with %d counted for each of them, more than %d", s.ID, size, argOverhead, MaxArgBytes)
 	}
 	return nil
 }

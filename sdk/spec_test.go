@@ -3,6 +3,7 @@ package sdk_test
 import (
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,8 @@ func TestContainerSpecValidate(t *testing.T) {
 		"negative memory": {limits(sdk.Resources{MemoryBytes: -1}), sdk.ReasonSpec},
 		"negative disk":   {limits(sdk.Resources{DiskBytes: -1}), sdk.ReasonSpec},
 		"negative pids":   {limits(sdk.Resources{PIDs: -1}), sdk.ReasonSpec},
+		"containers":      {limits(sdk.Resources{Containers: 1}), sdk.ReasonSpec},
+		"volumes":         {limits(sdk.Resources{Volumes: 1}), sdk.ReasonSpec},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := sdk.ContainerSpec{ID: "c", Token: "t"}
@@ -126,7 +129,11 @@ func TestProcessSpecValidate(t *testing.T) {
 		"empty env entry":   {env("", "A=hunter2"), sdk.ReasonSpec},
 		"env with NUL":      {env("A=hunter2\x00"), sdk.ReasonSpec},
 		"env name with NUL": {env("A\x00B=hunter2"), sdk.ReasonSpec},
-		"as big as allowed": {args(strings.Repeat("x", room-1)), ""},
+		"as big as allowed": {args(strings.Repeat("x", room-9)), ""},
+		"one byte more":     {args(strings.Repeat("x", room-8)), sdk.ReasonTooLarge},
+		"many empty ones":   {args(make([]string, room/9)...), ""},
+		"one more of them":  {args(make([]string, room/9+1)...), sdk.ReasonTooLarge},
+		"empty variables":   {env(slices.Repeat([]string{"A="}, room/9)...), sdk.ReasonTooLarge},
 		"args too big":      {args("hunter2" + strings.Repeat("x", room-7)), sdk.ReasonTooLarge},
 		"env too big":       {env("A=hunter2" + strings.Repeat("x", room)), sdk.ReasonTooLarge},
 		"too big together": {func(s *sdk.ProcessSpec) {

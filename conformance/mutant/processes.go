@@ -64,6 +64,18 @@ func processMutants() []Mutant {
 			}),
 		},
 		{
+			ID: "env-first", Doc: "of two variables of one name the first counts", Rule: 13,
+			Killers: []string{"P18-env"}, breaks: specChanged(func(s *sdk.ProcessSpec) {
+				seen := make(map[string]bool)
+				s.Env = slices.DeleteFunc(slices.Clone(s.Env), func(e string) bool {
+					name, _, _ := strings.Cut(e, "=")
+					again := seen[name]
+					seen[name] = true
+					return again
+				})
+			}),
+		},
+		{
 			ID: "dir-retried", Doc: "a process's directory that cannot be made is Unavailable", Rule: 11, Killers: []string{"P37-dir-refused"}, breaks: dirRetried,
 		},
 		{

@@ -101,6 +101,7 @@ export function checkCreateContainer(r) {
   }
   if (r.dir.length) checkClean(text(r.dir));
   for (const limit of Object.values(r.limits ?? {})) need(limit >= 0, 'spec', 'a limit is negative');
+  need(!Number(r.limits?.containers ?? 0) && !Number(r.limits?.volumes ?? 0), 'spec', 'a container has no limit of containers or volumes');
 }
 
 export function checkStartProcess(r) {
@@ -109,7 +110,7 @@ export function checkStartProcess(r) {
   need(r.path.length, 'spec', 'the path is empty');
   let size = r.path.length;
   for (const part of [r.path, ...r.args, ...r.env]) need(!part.includes(0), 'spec', 'path, arguments and environment may have no NUL');
-  for (const part of [...r.args, ...r.env]) size += part.length + 1;
+  for (const part of [...r.args, ...r.env]) size += part.length + 9;
   for (const variable of r.env) need(variable.indexOf('=') > 0, 'spec', 'a variable must be NAME=value');
   need(size <= 2 << 20, 'too-large', 'path, arguments and environment are more than 2 MiB');
   if (r.dir.length) checkClean(text(r.dir));

@@ -174,6 +174,8 @@ class WorkerService:
                   "limits.disk": request.limits.disk_bytes, "limits.pids": request.limits.pids}
         if min(limits.values()) < 0:
             raise invalid("spec", f'container "{request.id}": a limit is negative; zero means unlimited')
+        if request.limits.containers or request.limits.volumes:
+            raise invalid("spec", f'container "{request.id}": a container has no limit of containers or volumes')
         asked = {**limits, "image.volume": request.image_volume, "image.ref": request.image_ref,
                  "privileged": request.privileged, "network.none": request.hermetic}
         for feature, value in asked.items():
@@ -215,7 +217,7 @@ class WorkerService:
             raise invalid("spec", f"{what}: path is empty, a word has a NUL byte, spill is negative, or when_full is unknown")
         if any(not re.match(rb"[^=]+=", e) for e in request.env):
             raise invalid("spec", f"{what}: an entry of the environment is not NAME=value")
-        if sum(len(w) + 1 for w in words) - 1 > 2 << 20:
+        if sum(len(w) + 9 for w in words) - 9 > 2 << 20:
             raise invalid("too-large", f"{what}: path, arguments and environment are more than 2 MiB")
         if request.user:
             raise unsupported("users")

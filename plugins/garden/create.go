@@ -99,9 +99,6 @@ func (w *worker) before(ctx context.Context, spec sdk.ContainerSpec, list *listi
 // supported refuses what could only be ignored.
 func (w *worker) supported(spec sdk.ContainerSpec, a *abilities) error {
 	l := spec.Limits
-	if l.Containers != 0 || l.Volumes != 0 {
-		return sdk.NewInvalid(sdk.ReasonSpec, "container %q: a container has no limit of containers or volumes", spec.ID)
-	}
 	for _, asked := range []struct {
 		feature sdk.Feature
 		yes     bool

@@ -82,8 +82,6 @@ func (w *worker) supported(spec sdk.ContainerSpec) error {
 		return sdk.NewUnsupported(sdk.FeatureLimitsDisk)
 	case l.PIDs != 0:
 		return sdk.NewUnsupported(sdk.FeatureLimitsPIDs)
-	case l.Containers != 0 || l.Volumes != 0:
-		return sdk.NewInvalid(sdk.ReasonSpec, "container %q: a container has no limit of containers or volumes", spec.ID)
 	}
 	return nil
 }

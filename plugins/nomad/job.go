@@ -186,9 +186,6 @@ func read(meta map[string]string, stopped bool) (container, bool) {
 // supported refuses what could only be ignored.
 func (n *node) supported(spec sdk.ContainerSpec, features []sdk.Feature) error {
 	l := spec.Limits
-	if l.Containers != 0 || l.Volumes != 0 {
-		return sdk.NewInvalid(sdk.ReasonSpec, "container %q: a container has no limit of containers or volumes", spec.ID)
-	}
 	for _, asked := range []struct {
 		feature sdk.Feature
 		yes     bool

@@ -50,9 +50,6 @@ func (w *Worker) supported(ctx context.Context, spec sdk.ContainerSpec) error {
 		}
 		return sdk.NewUnsupported(wish.feature)
 	}
-	if l := spec.Limits; l.Containers != 0 || l.Volumes != 0 {
-		return sdk.NewInvalid(sdk.ReasonSpec, "container %q: a container has no limit of containers or volumes", spec.ID)
-	}
 	return nil
 }
 

@@ -7,6 +7,8 @@ import (
 	stock "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/slipway-run/slipway/sdk/internal/pb"
 )
 
 // codec is gRPC's own, but that it passes the bytes of chunks through as they are. What goes over the wire is the same, so
@@ -73,8 +75,8 @@ const lightBytes = 32 << 10
 // decode leaves to gRPC's own codec what is not too much once it is decoded.
 func (c codec) decode(data mem.BufferSlice, v any) error {
 	m, ok := v.(proto.Message)
-	if !ok || data.Len() <= lightBytes {
-		return c.CodecV2.Unmarshal(data, v)
+	if _, start := v.(*pb.StartProcessRequest); start || !ok || data.Len() <= lightBytes {
+		return c.CodecV2.Unmarshal(data, v) // too many arguments are the host's mistake, which [sdk.ProcessSpec.Validate] tells it
 	}
 	whole := data.MaterializeToBuffer(mem.DefaultBufferPool()) // as gRPC's own would
 	defer whole.Free()

@@ -40,12 +40,13 @@ func TestWeight(t *testing.T) {
 		into  proto.Message
 		taken bool
 	}{
-		"a list that fills a message": {message(list), &pb.ListVolumesResponse{}, true},
-		"a record of as much data":    {message(&pb.FollowProcessResponse{Frame: &pb.FollowProcessResponse_Records{Records: &pb.Records{Records: []*pb.Record{{Data: make([]byte, most-100)}}}}}), &pb.FollowProcessResponse{}, true},
-		"empty records":               {wrapped(2, bytes.Repeat([]byte{1<<3 | 2, 0}, most/2-10)), &pb.FollowProcessResponse{}, false},
-		"empty settings":              {wrapped(5, bytes.Repeat([]byte{1<<3 | 2, 0}, most/2-10)), &pb.InfoResponse{}, false},
-		"empty features":              {bytes.Repeat([]byte{5<<3 | 2, 0}, most/2), &pb.StatusResponse{}, false},
-		"settings in settings":        {wrapped(5, wrapped(1, append(deep, make([]byte, 0)...))), &pb.InfoResponse{}, false},
+		"a list that fills a message":                             {message(list), &pb.ListVolumesResponse{}, true},
+		"a record of as much data":                                {message(&pb.FollowProcessResponse{Frame: &pb.FollowProcessResponse_Records{Records: &pb.Records{Records: []*pb.Record{{Data: make([]byte, most-100)}}}}}), &pb.FollowProcessResponse{}, true},
+		"a start with as many empty arguments as a message takes": {bytes.Repeat([]byte{6<<3 | 2, 0}, most/2), &pb.StartProcessRequest{}, true},
+		"empty records":                                           {wrapped(2, bytes.Repeat([]byte{1<<3 | 2, 0}, most/2-10)), &pb.FollowProcessResponse{}, false},
+		"empty settings":                                          {wrapped(5, bytes.Repeat([]byte{1<<3 | 2, 0}, most/2-10)), &pb.InfoResponse{}, false},
+		"empty features":                                          {bytes.Repeat([]byte{5<<3 | 2, 0}, most/2), &pb.StatusResponse{}, false},
+		"settings in settings":                                    {wrapped(5, wrapped(1, append(deep, make([]byte, 0)...))), &pb.InfoResponse{}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if name == "settings in settings" { // is not large: it is weighed by itself

@@ -1126,10 +1126,10 @@ type CreateContainerRequest struct {
 	// path, too; for want of room it is CLASS_EXHAUSTED with the reason storage. It is made with the container, or by the first process that
 	// begins there. Empty: "/".
 	Dir []byte `protobuf:"bytes,8,opt,name=dir,proto3" json:"dir,omitempty"`
-	// Zero: unlimited; each other one needs its feature, limits.cpu, limits.memory, limits.disk or limits.pids. None is negative. cpu_millis
-	// bounds a container where the runtime can do that, and is else its share: beside another that asks for twice as much it gets half of
-	// what that gets, when both want more than there is.
-	// containers and volumes are not read.
+	// Zero: unlimited; each other one needs its feature, limits.cpu, limits.memory, limits.disk or limits.pids. One that is negative is
+	// CLASS_INVALID with the reason spec, and so is one of containers or volumes, of which a container has none. cpu_millis bounds a container
+	// where the runtime can do that, and is else its share: beside another that asks for twice as much it gets half of what that gets, when both
+	// want more than there is.
 	Limits *Resources `protobuf:"bytes,9,opt,name=limits,proto3" json:"limits,omitempty"`
 	// Needs the feature privileged.
 	Privileged bool `protobuf:"varint,10,opt,name=privileged,proto3" json:"privileged,omitempty"`
@@ -1816,14 +1816,14 @@ type StartProcessRequest struct {
 	// counts: a script without "#!" cannot be run, and no shell is tried in its place, as execvp of C libraries does. In PATH a relative
 	// directory begins in the process's own, and an empty one is that.
 	Path []byte `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
-	// Without the command's own name. The bytes of path, arguments and environment together, and one for each argument and each
-	// variable, are at most 2 MiB; beyond it is CLASS_INVALID with the reason too-large.
+	// Without the command's own name. The bytes of path, arguments and environment together, and nine for each argument and each
+	// variable, are at most 2 MiB; beyond it is CLASS_INVALID with the reason too-large. Linux counts the nine, too: a NUL and a pointer.
 	Args [][]byte `protobuf:"bytes,6,rep,name=args,proto3" json:"args,omitempty"`
 	// NAME=value, of which the name is not empty; one without "=" or with NUL is CLASS_INVALID with the reason spec. A host gives no name
-	// twice; what a plugin makes of one that comes twice is left open. Secret: never stored, logged or named in errors. Where it lacks
-	// them the process gets these and no others: PATH, for root /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin, for others
-	// what is in it without the directories named sbin; HOME, as the container's /etc/passwd has it, else a directory of the runtime's
-	// choice such as "/"; USER, if user is set.
+	// twice; of one that comes twice the process has the last alone, and a command is sought in the last PATH. Secret: never stored, logged
+	// or named in errors. Where it lacks them the process gets these and no others: PATH, for root
+	// /usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin, for others what is in it without the directories named sbin; HOME,
+	// as the container's /etc/passwd has it, else a directory of the runtime's choice such as "/"; USER, if user is set.
 	Env [][]byte `protobuf:"bytes,7,rep,name=env,proto3" json:"env,omitempty"`
 	// Absolute and clean, or CLASS_INVALID with the reason path; empty: the container's. Made where missing, the user's own. One that
 	// cannot be made is CLASS_INVALID with the reason path; for want of room CLASS_FAILED_PRECONDITION with the reason storage.

@@ -93,7 +93,7 @@ func lookPath(name string, env []string) ([]string, error) {
 		return []string{name}, nil
 	}
 	var found []string
-	for _, e := range env {
+	for _, e := range env { // it is there once
 		path, ok := strings.CutPrefix(e, "PATH=")
 		if !ok {
 			continue
@@ -115,12 +115,18 @@ func lookPath(name string, env []string) ([]string, error) {
 	return found, nil
 }
 
-// withDefaults adds what a login would have set.
+// withDefaults gives the last variable of each name, and adds what a login would have set. Of two of one name some programs would take the first.
 func withDefaults(env [][]byte, u user) []string {
-	all := make([]string, len(env), len(env)+3)
-	for i, e := range env {
-		all[i] = string(e)
+	all := make([]string, 0, len(env)+3)
+	seen := make(map[string]bool, len(env))
+	for _, e := range slices.Backward(env) {
+		name, _, _ := strings.Cut(string(e), "=")
+		if !seen[name] {
+			seen[name] = true
+			all = append(all, string(e))
+		}
 	}
+	slices.Reverse(all)
 	path := "PATH=/usr/local/bin:/usr/bin:/bin"
 	if u.uid == 0 {
 		path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -131,7 +137,7 @@ func withDefaults(env [][]byte, u user) []string {
 	}
 	for _, d := range defaults {
 		name, _, _ := strings.Cut(d, "=")
-		if !slices.ContainsFunc(all, func(e string) bool { return strings.HasPrefix(e, name+"=") }) {
+		if !seen[name] {
 			all = append(all, d)
 		}
 	}

@@ -1,6 +1,9 @@
 package monitor
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -36,5 +39,22 @@ func TestBusy(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestEnvTwice: a process has the last variable of each name alone, where it stands, and its command is sought in the last PATH.
+func TestEnvTwice(t *testing.T) {
+	dir := t.TempDir()
+	program := filepath.Join(dir, "program")
+	if err := os.WriteFile(program, nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	given := [][]byte{[]byte("A=1"), []byte("PATH=/nowhere"), []byte("AB=2"), []byte("A=3=4"), []byte("PATH=" + dir), []byte("HOME=/h")}
+	env := withDefaults(given, user{})
+	if want := []string{"AB=2", "A=3=4", "PATH=" + dir, "HOME=/h"}; !slices.Equal(env, want) {
+		t.Errorf("the environment is %q, want %q", env, want)
+	}
+	if found, err := lookPath("program", env); err != nil || !slices.Equal(found, []string{program}) {
+		t.Errorf("the program is at %q: %v", found, err)
 	}
 }
