@@ -81,6 +81,7 @@ func volumeSpecs() []sdk.VolumeSpec {
 
 func containerSpecs() []sdk.ContainerSpec {
 	volume := filled[sdk.ContainerSpec]()
+	volume.Limits.Containers, volume.Limits.Volumes = 0, 0 // a container has none
 	ref := volume
 	volume.Image.Ref, ref.Image.Volume = "", ""
 	return []sdk.ContainerSpec{volume, ref, {ID: "c", Token: "t"}}

@@ -108,13 +108,12 @@ func TestArgumentsAndEnvironment(t *testing.T) {
 		user string
 		more string
 	}{
-		"none":       {nil, "", "PATH=" + rootPath + "\x00HOME=/root\x00"},
-		"a user's":   {nil, "alice", "PATH=" + userPath + "\x00HOME=/home/alice\x00USER=alice\x00"},
-		"all asked":  {[]string{"USER=u", "HOME=/h", "PATH=/bin"}, "alice", ""},
-		"set empty":  {[]string{"HOME=", "USER=", "PATH=/bin"}, "alice", ""},
-		"alike":      {[]string{"PATHS=1", "HOMES=1", "MYHOME=1", "USERS=2"}, "alice", "PATH=" + userPath + "\x00HOME=/home/alice\x00USER=alice\x00"},
-		"odd":        {[]string{"A=", "B= b ", "C==", "D=x=y", "E=\n", "F=\xff", "ü=1", "\xff=2", "a b=3", "G=" + strings.Repeat("y", 100<<10)}, "", "PATH=" + rootPath + "\x00HOME=/root\x00"},
-		"duplicates": {[]string{"A=1", "A=2", "PATH=/bin", "PATH=/nowhere"}, "", "HOME=/root\x00"},
+		"none":      {nil, "", "PATH=" + rootPath + "\x00HOME=/root\x00"},
+		"a user's":  {nil, "alice", "PATH=" + userPath + "\x00HOME=/home/alice\x00USER=alice\x00"},
+		"all asked": {[]string{"USER=u", "HOME=/h", "PATH=/bin"}, "alice", ""},
+		"set empty": {[]string{"HOME=", "USER=", "PATH=/bin"}, "alice", ""},
+		"alike":     {[]string{"PATHS=1", "HOMES=1", "MYHOME=1", "USERS=2"}, "alice", "PATH=" + userPath + "\x00HOME=/home/alice\x00USER=alice\x00"},
+		"odd":       {[]string{"A=", "B= b ", "C==", "D=x=y", "E=\n", "F=\xff", "ü=1", "\xff=2", "a b=3", "G=" + strings.Repeat("y", 100<<10)}, "", "PATH=" + rootPath + "\x00HOME=/root\x00"},
 	} {
 		t.Run("environment "+name, func(t *testing.T) {
 			want := c.more
@@ -124,6 +123,10 @@ func TestArgumentsAndEnvironment(t *testing.T) {
 			b.prints(t, sdk.ProcessSpec{Path: "cat", Args: []string{"/proc/self/environ"}, Env: c.env, User: c.user}, want)
 		})
 	}
+	t.Run("environment duplicates", func(t *testing.T) { // the last of each name counts, and is alone
+		env := []string{"A=1", "PATH=/nowhere", "A=2", "B=x", "PATH=/bin"}
+		b.prints(t, sdk.ProcessSpec{Path: "cat", Args: []string{"/proc/self/environ"}, Env: env}, "A=2\x00B=x\x00PATH=/bin\x00HOME=/root\x00")
+	})
 	t.Run("longest argument", func(t *testing.T) {
 		const most = 128<<10 - 1 // of the kernel
 		b.prints(t, sdk.ProcessSpec{Path: "sh", Args: []string{"-c", "echo ${#1}", "sh", strings.Repeat("x", most)}}, "131071\n")
@@ -186,7 +189,7 @@ func TestPathLookup(t *testing.T) {
 		"slash":                           {"PATH=/two", "sub/tool", "", "sub"},
 		"dot":                             {"PATH=/two", "./tool", "", "work"},
 		"absolute":                        {"PATH=/two", "/three/tool", "", "three"},
-		"first of two PATHs":              {"PATH=/two\x00PATH=/three", "tool", "", "two"},
+		"last of two PATHs":               {"PATH=/two\x00PATH=/three", "tool", "", "three"},
 		"trailing slash":                  {"PATH=/two/", "tool", "", "two"},
 	} {
 		t.Run(name, func(t *testing.T) {
