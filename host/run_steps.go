@@ -53,13 +53,7 @@ func keptSteps(tx *store.Tx, run string) (map[string]keptStep, error) {
 
 // forgetSteps removes what keepStep has kept, in the transaction that keeps the run's result.
 func forgetSteps(tx *store.Tx, run string) error {
-	rows, err := tx.Steps(store.StepFilter{OwnerPrefix: RunOwner(run, "")})
-	for _, row := range rows {
-		if err == nil {
-			err = tx.DeleteStep(row.ID)
-		}
-	}
-	return err
+	return tx.DeleteSteps(store.StepFilter{OwnerPrefix: RunOwner(run, "")})
 }
 
 // tellAgain tells of a step that had ended before this host: what it wrote, if that is still there, and how it ended.

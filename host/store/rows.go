@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -333,7 +334,15 @@ func (tx *Tx) PutStep(s Step) error { return write(tx, tx.schema.steps, s) }
 
 func (tx *Tx) Step(id string) (Step, error) { return get(tx, tx.schema.steps, byID, id) }
 
-func (tx *Tx) DeleteStep(id string) error { return remove(tx, tx.schema.steps, id) }
+// DeleteSteps removes all that the filter selects; it has to select by something.
+func (tx *Tx) DeleteSteps(f StepFilter) error {
+	if f == (StepFilter{}) {
+		return fmt.Errorf("steps: %w", errNoFilter)
+	}
+	w := f.where()
+	_, err := tx.exec("steps", f.OwnerPrefix, tx.schema.steps.delete+w.String(), w.args...)
+	return err
+}
 
 func (tx *Tx) Steps(f StepFilter) ([]Step, error) {
 	return list(tx, tx.schema.steps, f.where())

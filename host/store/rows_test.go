@@ -44,7 +44,7 @@ func TestRowsComeBackAsTheyWere(t *testing.T) {
 			func(tx *Tx) ([]Run, error) { return tx.Runs(RunFilter{}) }})
 	})
 	t.Run("step", func(t *testing.T) {
-		testKind(t, s, kind[Step]{(*Tx).PutStep, (*Tx).Step, (*Tx).DeleteStep,
+		testKind(t, s, kind[Step]{(*Tx).PutStep, (*Tx).Step, func(tx *Tx, id string) error { return tx.DeleteSteps(StepFilter{OwnerPrefix: id}) },
 			func(tx *Tx) ([]Step, error) { return tx.Steps(StepFilter{}) }})
 	})
 	t.Run("look", func(t *testing.T) {
@@ -319,4 +319,29 @@ func TestFiltersUseIndexes(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The steps of one run go together, those of others stay, and a filter that forgot to say whose is refused.
+func TestDeleteSteps(t *testing.T) {
+	s := mustOpen(t, t.TempDir())
+	err := s.Update(t.Context(), KillSafe, func(tx *Tx) error {
+		var errs []error
+		for _, id := range []string{"run/1/a", "run/1/b", "run/10/a", "run/2/a"} {
+			errs = append(errs, tx.PutStep(Step{ID: id, Result: []byte("{}")}))
+		}
+		if err := tx.DeleteSteps(StepFilter{}); !errors.Is(err, errNoFilter) {
+			t.Errorf("without a filter: %v", err)
+		}
+		return errors.Join(append(errs, tx.DeleteSteps(StepFilter{OwnerPrefix: "run/1/"}))...)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustView(t, s, func(tx *Tx) error {
+		rows, err := tx.Steps(StepFilter{})
+		if len(rows) != 2 || rows[0].ID != "run/10/a" || rows[1].ID != "run/2/a" {
+			t.Errorf("left: %v", rows)
+		}
+		return err
+	})
 }

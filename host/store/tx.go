@@ -91,6 +91,7 @@ type table[T any] struct {
 	id     func(*T) string // of the row
 
 	put, del, list string
+	delete         string // of all rows: a condition has to follow
 }
 
 func newTable[T any](what, name, columns string, fields func(*T) []any) *table[T] {
@@ -104,11 +105,15 @@ func newTable[T any](what, name, columns string, fields func(*T) []any) *table[T
 	t.put = fmt.Sprintf("INSERT INTO %s (%s) VALUES (?%s) ON CONFLICT (id) DO UPDATE SET %s",
 		name, columns, strings.Repeat(", ?", len(cols)-1), strings.Join(sets, ", "))
 	t.del = fmt.Sprintf("DELETE FROM %s WHERE id = ?", name)
+	t.delete = "DELETE FROM " + name
 	t.list = fmt.Sprintf("SELECT %s FROM %s", columns, name)
 	return t
 }
 
-var errNoID = errors.New("a row needs an id")
+var (
+	errNoID     = errors.New("a row needs an id")
+	errNoFilter = errors.New("deleting several rows needs a filter: without one all would go")
+)
 
 func write[T any](tx *Tx, t *table[T], row T) error {
 	id := t.id(&row)
