@@ -29,6 +29,7 @@ type history struct {
 
 	dice   *rand.Rand // of what happens, in one goroutine
 	shared *Artifact
+	lies   *lies
 	owners map[string]*fate
 
 	mu       sync.Mutex
@@ -75,13 +76,6 @@ func (h *history) meddle(call string, real func() error) error {
 		return errors.Join(real(), failure)
 	}
 	return real()
-}
-
-// omits tells whether the worker leaves something out of a list, as one does that has just begun and does not know all yet.
-func (h *history) omits() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.trouble && h.chance.IntN(8) == 0
 }
 
 // kill ends what the host writes at this moment: to the next one it was killed. What it still does on the worker is what was under way then.
@@ -245,15 +239,22 @@ func (h *history) happen(step int) {
 			h.set(owner, func(f *fate) { f.want = want })
 		})
 	}
+	h.lies.turn(h.dice)
+	if h.dice.IntN(3) == 0 {
+		h.clk.pass(time.Duration(1+h.dice.IntN(5)) * testTiming.MissingGrace / 3)
+	}
 	ends, kills, comesBack := false, false, false
 	for i := range 1 + h.dice.IntN(3) {
 		switch what := h.dice.IntN(10); {
 		case what < 4:
 			owner := fmt.Sprintf("o%d.%d", step, i)
 			h.begin(owner)
-			if h.dice.IntN(3) == 0 { // two at once ask for the same
+			switch h.dice.IntN(6) { // two at once ask for the same, or one ends what the other makes
+			case 0, 1:
 				do(owner, h.makeTwice)
-			} else {
+			case 2:
+				do(owner, h.makeAndEnd)
+			default:
 				do(owner, h.make)
 			}
 		case what < 8:
@@ -263,7 +264,14 @@ func (h *history) happen(step int) {
 				if h.owners[owner].want == wantEither {
 					seal = false // nobody knows what it has made
 				}
-				do(owner, func(ctx context.Context, owner string) wish { return h.end(ctx, owner, seal) })
+				switch {
+				case h.dice.IntN(4) > 0:
+					do(owner, func(ctx context.Context, owner string) wish { return h.end(ctx, owner, seal) })
+				case h.owners[owner].want == wantRunning:
+					do(owner, h.endTwice)
+				default:
+					do(owner, h.makeAndEnd)
+				}
 			}
 		case what == 8:
 			calls = append(calls, func() { _, _ = h.r.h.Reap(testkit.Context(h.t), false) })
@@ -277,7 +285,7 @@ func (h *history) happen(step int) {
 		calls = append(calls, h.kill)
 	case ends:
 		calls = append(calls, func() { closeTestHost(h.t, h.r.h) })
-	case h.dice.IntN(16) == 0 && !h.r.again.Load(): // under all that
+	case h.dice.IntN(16) == 0: // under all that
 		comesBack = true
 		calls = append(calls, func() { h.r.comeBack(h.t) })
 	}
@@ -313,6 +321,7 @@ func (h *history) settle() {
 	h.mu.Lock()
 	h.trouble = false
 	h.mu.Unlock()
+	h.lies.stop()
 	ctx := testkit.Context(h.t)
 	for _, owner := range h.pick(wantEither) {
 		h.owners[owner].want = h.end(ctx, owner, false)
@@ -378,7 +387,7 @@ func (h *history) check() {
 		}
 		switch f.want {
 		case wantRunning:
-			if f.lost {
+			if f.lost || h.lies.hidLong(owner) {
 				continue
 			}
 			p, err := h.r.h.FindProcess(h.t.Context(), owner, MainProcess)
@@ -395,7 +404,7 @@ func (h *history) check() {
 			if row.State == lifecycle.ContainerReady {
 				h.t.Errorf("%s was sealed, and is ready", owner)
 			}
-			if f.lost {
+			if f.lost || h.lies.hidLong(owner) {
 				continue
 			}
 			a, err := h.r.h.Artifact(h.t.Context(), OutputName(owner, "o"))
@@ -414,9 +423,10 @@ func (h *history) check() {
 	}
 }
 
-// TestHistories drives hosts at random: callers that make, seal and destroy side by side, a reaper, ends of the host in the middle of all that, a worker that fails in every
-// class before and after what it was told, and that comes back as another one. In the end nothing that runs was forgotten, nothing in use destroyed, all that
-// was owed is paid, worker and records agree, and no verdict has changed.
+// TestHistories drives hosts at random: callers that make, seal and destroy side by side, also what another caller makes or ends at that moment, a reaper, hosts that are closed or
+// killed in the middle of all that, and a worker that fails in every class before and after what it was told, lists less than it has, nothing, or what is not there, within the grace and
+// beyond it, and comes back as another one, also while it destroys. In the end nothing that runs was forgotten, unless the worker hid it for longer than the grace, nothing in use was
+// destroyed, all that was owed is paid, worker and records agree, and no verdict has changed.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	first := uint64(1)
@@ -426,12 +436,15 @@ func TestHistories(t *testing.T) {
 	if *historySeed != 0 {
 		first = *historySeed
 	}
-	rounds := testkit.Times(8, historyRounds)
+	rounds := testkit.Times(16, historyRounds)
 	if testkit.Race && !testing.Short() {
 		rounds /= 5
 	}
 	for i := range uint64(rounds) {
-		t.Run(fmt.Sprintf("seed %d", first+i), func(t *testing.T) { happenAll(t, first+i) })
+		t.Run(fmt.Sprintf("seed %d", first+i), func(t *testing.T) {
+			t.Parallel()
+			happenAll(t, first+i)
+		})
 	}
 }
 
@@ -442,12 +455,13 @@ var historySeed = flag.Uint64("history.seed", 0, "where the seeds of TestHistori
 func happenAll(t *testing.T, seed uint64) {
 	h := &history{t: t, dir: t.TempDir(), clk: newTestClock(), owners: make(map[string]*fate), verdicts: make(map[string]string),
 		chance: rand.New(rand.NewPCG(seed, 0)), dice: rand.New(rand.NewPCG(seed, 1))}
+	h.lies = newLies(seed, h.clk)
 	h.r = newReborn(t, Options{StateDir: h.dir, clock: h.clk.clock()})
 	calls := h.r.hook
 	h.r.hook = func(ctx context.Context, call, id string, n int, real func() error) error {
 		return calls(ctx, call, id, n, func() error { return h.meddle(call, real) })
 	}
-	h.r.omits = h.omits
+	h.r.lists = h.lies.tell
 	if h.dice.IntN(2) == 0 {
 		h.shared = uploaded(t, h.r.h, "shared")
 	}
@@ -455,7 +469,7 @@ func happenAll(t *testing.T, seed uint64) {
 	h.trouble = true
 	h.mu.Unlock()
 	for step := range 1 + h.dice.IntN(12) {
-		if h.dice.IntN(16) == 0 && !h.r.again.Load() {
+		if h.dice.IntN(16) == 0 {
 			h.r.comeBack(t)
 			for _, f := range h.owners {
 				f.lost = true

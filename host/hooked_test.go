@@ -21,7 +21,7 @@ type hooked struct {
 	status  func(ctx context.Context, n int, s *sdk.Status) error
 	workers func(ctx context.Context, emit func(sdk.WorkerEvent) error) error
 	follow  func(container string, f sdk.Follow) sdk.Follow // what the runtime is given in place of the host's callbacks
-	omits   func() bool                                     // asked of each container and volume that is to be listed; nil: never
+	lists   func(things *listing)                           // changes what the worker has into what it lists; nil: that is the same
 	whole   bool                                            // what makes or starts something does so though it is cut meanwhile
 	spill   int64                                           // of each process that is started: so much of its output is taken without being acknowledged
 
@@ -167,22 +167,47 @@ func (w *hookedWorker) FollowProcess(ctx context.Context, c sdk.ContainerID, p s
 }
 func (w *hookedWorker) ListContainers(ctx context.Context, f sdk.Filter, emit func(sdk.ContainerInfo) error) error {
 	return w.o.run(ctx, "list", w.name, func() error {
-		return w.Worker.ListContainers(ctx, f, func(i sdk.ContainerInfo) error {
-			if w.o.omits != nil && w.o.omits() {
-				return nil
-			}
-			return emit(i)
-		})
+		if w.o.lists == nil {
+			return w.Worker.ListContainers(ctx, f, emit)
+		}
+		var has listing
+		err := w.Worker.ListContainers(ctx, f, func(i sdk.ContainerInfo) error { has.containers = append(has.containers, i); return nil })
+		if err != nil {
+			return err
+		}
+		w.o.lists(&has)
+		return emitAll(has.containers, emit)
 	})
 }
 func (w *hookedWorker) ListVolumes(ctx context.Context, f sdk.Filter, emit func(sdk.VolumeInfo) error) error {
-	return w.Worker.ListVolumes(ctx, f, func(i sdk.VolumeInfo) error {
-		if w.o.omits != nil && w.o.omits() {
-			return nil
-		}
-		return emit(i)
-	})
+	if w.o.lists == nil {
+		return w.Worker.ListVolumes(ctx, f, emit)
+	}
+	has := listing{ofVolumes: true}
+	err := w.Worker.ListVolumes(ctx, f, func(i sdk.VolumeInfo) error { has.volumes = append(has.volumes, i); return nil })
+	if err != nil {
+		return err
+	}
+	w.o.lists(&has)
+	return emitAll(has.volumes, emit)
 }
+
+// listing is what a worker lists in one call: containers, or volumes.
+type listing struct {
+	ofVolumes  bool
+	containers []sdk.ContainerInfo
+	volumes    []sdk.VolumeInfo
+}
+
+func emitAll[T any](all []T, emit func(T) error) error {
+	for _, one := range all {
+		if err := emit(one); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (w *hookedWorker) ListProcesses(ctx context.Context, c sdk.ContainerID) (infos []sdk.ProcessInfo, err error) {
 	err = w.o.run(ctx, "list-processes", string(c), func() (err error) { infos, err = w.Worker.ListProcesses(ctx, c); return err })
 	return infos, err

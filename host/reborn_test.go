@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,15 +20,16 @@ import (
 type reborn struct {
 	*hooked
 	h     *Host
-	again atomic.Bool
+	again atomic.Int32 // how often it has come back
 	calls sync.RWMutex // held for writing from when it has nothing until the host knows
 }
 
 func newReborn(t testing.TB, opts Options) *reborn {
 	r := &reborn{hooked: &hooked{Runtime: newMemory(t, "m"), on: make(map[string]func(int, func() error) error)}}
 	r.status = func(_ context.Context, _ int, s *sdk.Status) error {
-		if r.again.Load() {
-			s.ContainerIncarnation, s.VolumeIncarnation = s.ContainerIncarnation+"-reborn", s.VolumeIncarnation+"-reborn"
+		if n := r.again.Load(); n > 0 {
+			reborn := fmt.Sprintf("-reborn-%d", n)
+			s.ContainerIncarnation, s.VolumeIncarnation = s.ContainerIncarnation+reborn, s.VolumeIncarnation+reborn
 		}
 		return nil
 	}
@@ -42,11 +44,8 @@ func newReborn(t testing.TB, opts Options) *reborn {
 	return r
 }
 
-// comeBack returns once the host has seen the new incarnation. Later calls change nothing.
+// comeBack returns once the host has seen the new incarnation.
 func (r *reborn) comeBack(t testing.TB) {
-	if r.again.Load() {
-		return
-	}
 	ctx := testkit.Context(t)
 	w, err := r.h.worker("m")
 	if err != nil {
@@ -80,7 +79,7 @@ func (r *reborn) comeBack(t testing.TB) {
 		t.Error(err)
 	}
 	before := r.incarnations(t)
-	r.again.Store(true)
+	r.again.Add(1)
 	w.lookNow()
 	testkit.Until(t, "the new incarnation was seen", func() bool { return r.incarnations(t) != before })
 }
