@@ -89,8 +89,8 @@ func TestSlowByAMinute(t *testing.T) {
 	}
 }
 
-// TestRebornInMidDestroy: a worker comes back as another one while it is asked to destroy something, and then answers that call in any class. It is told that this is owed,
-// and since when, until the worker that is there now has answered; what was told of the process before is true afterwards, and nothing comes back.
+// TestRebornInMidDestroy: a worker comes back as another one while it is asked to destroy something. That was told as owed, and since when; it is not any more, and who waits for
+// it is let go, though the call is not answered yet. However it is answered then, what was told of the process before is true afterwards, and nothing comes back.
 func TestRebornInMidDestroy(t *testing.T) {
 	t.Parallel()
 	for name, failure := range map[string]error{
@@ -127,16 +127,19 @@ func TestRebornInMidDestroy(t *testing.T) {
 				caller.Go(func() { _ = c.Destroy(testkit.Context(t)) }) // what it could not do is owed
 				<-asked
 				clk.pass(time.Minute)
-				r.comeBack(t)
-				told := waitOutcome(t, p)
 				if owed := r.h.Workers()[0].Owed; owed.Containers != containers || owed.Since.IsZero() || !owed.Since.Equal(since) {
 					t.Errorf("owed is %+v, want %d containers since %v", owed, containers, since)
 				}
+				r.comeBack(t)
+				told := waitOutcome(t, p)
+				if owed := r.h.Workers()[0].Owed; !owed.None() {
+					t.Errorf("of the worker that was, owed is %+v", owed)
+				}
+				caller.Wait()
 				if state := stateOf(t, r.h, "owner"); state != lifecycle.ContainerDestroyed {
 					t.Errorf("it is %s", state)
 				}
 				close(answer)
-				caller.Wait()
 				destroyed(t, r.h, r.Runtime)
 				if left := r.h.AwaitOwed(testkit.Context(t)); len(left) > 0 {
 					t.Errorf("owed is %v", left)
