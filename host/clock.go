@@ -10,6 +10,7 @@ import (
 type clock struct {
 	wall   func() time.Time
 	steady func() time.Duration // since some moment; never goes back
+	after  func(time.Duration) <-chan time.Time
 }
 
 func realClock() clock {
@@ -17,6 +18,7 @@ func realClock() clock {
 	return clock{
 		wall:   func() time.Time { return time.Now().Round(0) },
 		steady: func() time.Duration { return time.Since(began) },
+		after:  time.After,
 	}
 }
 

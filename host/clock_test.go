@@ -1,6 +1,7 @@
 package host
 
 import (
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +12,12 @@ type testClock struct {
 	mu     sync.Mutex
 	wall   time.Time
 	steady time.Duration
+	timers []testTimer
+}
+
+type testTimer struct {
+	at time.Duration
+	c  chan time.Time
 }
 
 func newTestClock() *testClock { return &testClock{wall: time.Now().Round(0)} }
@@ -27,6 +34,13 @@ func (c *testClock) clock() *clock {
 			defer c.mu.Unlock()
 			return c.steady
 		},
+		after: func(d time.Duration) <-chan time.Time {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			t := testTimer{c.steady + d, make(chan time.Time, 1)}
+			c.timers = append(c.timers, t)
+			return t.c
+		},
 	}
 }
 
@@ -35,6 +49,13 @@ func (c *testClock) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wall, c.steady = c.wall.Add(d), c.steady+d
+	c.timers = slices.DeleteFunc(c.timers, func(t testTimer) bool {
+		if t.at > c.steady {
+			return false
+		}
+		t.c <- c.wall
+		return true
+	})
 }
 
 // set moves the wall clock alone, as somebody does who sets it.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
+
+	"github.com/slipway-run/slipway/host/store"
 )
 
 // ErrClosed says that the host was closed under a call. What runs goes on, and another host on the same state directory follows it.
@@ -28,8 +30,18 @@ func (e *LostError) Error() string {
 
 // AbortedError says that the process was ended because somebody asked for it.
 type AbortedError struct {
-	Owner  string
-	Reason string // who or what asked
+	Owner   string
+	Reason  string        // who or what asked
+	Timeout time.Duration // that had passed; zero: it was for another reason
+}
+
+// abortedError is what the row of a process says that was told to end.
+func abortedError(owner string, row store.Process) *AbortedError {
+	e := &AbortedError{Owner: owner, Reason: row.Reason}
+	if row.TimedOut {
+		e.Timeout = row.Timeout
+	}
+	return e
 }
 
 func (e *AbortedError) Error() string { return fmt.Sprintf("%s was aborted: %s", e.Owner, e.Reason) }

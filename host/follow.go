@@ -30,7 +30,14 @@ func (h *Host) follow(p *Process) (*Process, error) {
 		h.processes[p.container] = of
 	}
 	of[p.id] = p
-	h.tasks.Go(func() { p.run(h.ctx) })
+	over, ended := context.WithCancel(h.ctx)
+	h.tasks.Go(func() {
+		defer ended()
+		p.run(h.ctx)
+	})
+	if p.deadline != nil {
+		h.tasks.Go(func() { p.keepDeadline(over) })
+	}
 	return p, nil
 }
 
@@ -405,11 +412,18 @@ func (p *Process) tellResumed() {
 // returns when all that is done; the process's outcome then is its exit if that came in time, else an *AbortedError with
 // the reason. If the process has ended by itself before, nothing is done and the error is [ErrEnded].
 func (p *Process) Abort(ctx, hurry context.Context, c *Container, reason error, grace time.Duration) error {
+	return p.abort(ctx, hurry, string(c.id), reason, grace)
+}
+
+func (p *Process) abort(ctx, hurry context.Context, container string, reason error, grace time.Duration) error {
 	// Kept before anything is sent: an exit that comes of it is none of the step's own, after a restart too.
 	var row store.Process
 	err := p.h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		m, err := processLife.move(tx, p.id, lifecycle.Told, func(row *store.Process) error {
 			row.Reason = reason.Error()
+			if late, ok := errors.AsType[errTimeout](reason); ok {
+				row.TimedOut, row.Timeout = true, late.after
+			}
 			return nil
 		})
 		row = m.row
@@ -427,7 +441,7 @@ func (p *Process) Abort(ctx, hurry context.Context, c *Container, reason error, 
 	if err := p.Signal(gctx, sdk.TERM); err == nil {
 		_, _ = p.Wait(gctx) // its end or the grace's, whichever is first
 	}
-	if err := c.Destroy(ctx); err != nil {
+	if err := p.h.destroyContainer(ctx, container, doom{volumes: true}); err != nil {
 		return err // the worker is away: it is destroyed once that is back
 	}
 	_, err = p.Wait(ctx)

@@ -183,6 +183,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	h.startPlugins(known)
 	h.tasks.Go(h.reap)
 	h.tasks.Go(h.watchStalled)
+	h.tasks.Go(h.watchWall)
 	for _, w := range h.sortedWorkers() { // none is given orders before this returns
 		w.ordering.Lock() // it may be forgotten already
 		err := h.startDrain(w)

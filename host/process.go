@@ -28,6 +28,10 @@ type ProcessRequest struct {
 
 	SpillBytes int64
 	WhenFull   sdk.WhenFull
+
+	// timeout is that of a run's step. The run holds the process to it; it is kept for the hosts that come after this one, which do so
+	// where nobody resumes the run.
+	timeout time.Duration
 }
 
 // Process is a process that was started, by this host or an earlier one on the same state directory.
@@ -43,6 +47,8 @@ type Process struct {
 	beginAbort context.CancelCauseFunc
 	over       context.Context // ended by endOver, a moment after its container was over
 	endOver    context.CancelFunc
+
+	deadline *deadline // nil: it has none, or was started by this host, whose run holds it to its timeout
 
 	told   toldExit      // of the goroutine that follows
 	stored chan struct{} // closed once there is a place for output
@@ -93,7 +99,7 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 		return nil, fmt.Errorf("process %s of %s: %w", name, c.owner, err)
 	}
 	defer c.h.starts(p)()
-	row, fresh, err := c.claimProcess(ctx, spec)
+	row, fresh, err := c.claimProcess(ctx, spec, req.timeout)
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +160,9 @@ func (h *Host) markRunning(ctx context.Context, id string) (row store.Process, e
 	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
 		m, err := processLife.move(tx, id, lifecycle.Started, func(p *store.Process) error {
 			p.StartedAt = h.clock.wall()
+			if p.Timeout > 0 {
+				p.Deadline = p.StartedAt.Add(p.Timeout)
+			}
 			return nil
 		})
 		row = m.row
@@ -192,7 +201,7 @@ func rowID(container sdk.ContainerID, process sdk.ProcessID) string {
 }
 
 // claimProcess finds the row of a process or makes it, before anything is sent. It survives a loss of power.
-func (c *Container) claimProcess(ctx context.Context, spec sdk.ProcessSpec) (row store.Process, fresh bool, err error) {
+func (c *Container) claimProcess(ctx context.Context, spec sdk.ProcessSpec, timeout time.Duration) (row store.Process, fresh bool, err error) {
 	kept := spec
 	kept.Env = nil
 	stored, err := json.Marshal(kept)
@@ -211,7 +220,7 @@ func (c *Container) claimProcess(ctx context.Context, spec sdk.ProcessSpec) (row
 			if container.State != lifecycle.ContainerReady {
 				return &GoneError{Owner: c.owner, State: container.State}
 			}
-			*p = store.Process{ID: rowID(c.id, spec.ID), Container: string(c.id), Token: string(spec.Token), Spec: stored}
+			*p = store.Process{ID: rowID(c.id, spec.ID), Container: string(c.id), Token: string(spec.Token), Spec: stored, Timeout: timeout}
 			return nil
 		})
 		row, fresh = m.row, m.yes
@@ -332,6 +341,7 @@ func (h *Host) attach(ctx context.Context, row store.Process, owner string, w *w
 	p := h.newProcess(row, owner, w)
 	switch row.State {
 	case lifecycle.ProcessRunning:
+		p.deadline = h.deadlineOf(row)
 		p, err := h.follow(p)
 		if err != nil {
 			return nil, err
@@ -346,7 +356,7 @@ func (h *Host) attach(ctx context.Context, row store.Process, owner string, w *w
 		return p, nil
 	case lifecycle.ProcessExited:
 		if row.Reason != "" { // it ended because it was told to
-			p.outcome.Err = &AbortedError{Owner: owner, Reason: row.Reason}
+			p.outcome.Err = abortedError(owner, row)
 			break
 		}
 		p.outcome.Exit = new(sdk.Exit)
@@ -356,7 +366,7 @@ func (h *Host) attach(ctx context.Context, row store.Process, owner string, w *w
 	case lifecycle.ProcessLost:
 		p.outcome.Err = &LostError{Owner: owner, Worker: w.name, Reason: row.Reason}
 	case lifecycle.ProcessAborted:
-		p.outcome.Err = &AbortedError{Owner: owner, Reason: row.Reason}
+		p.outcome.Err = abortedError(owner, row)
 	default:
 		return nil, fmt.Errorf("process %s is %s", row.ID, row.State)
 	}

@@ -267,8 +267,9 @@ func (h *Host) settleProcesses(ctx context.Context, w *worker, conn sdk.Worker, 
 		return nil
 	}
 	var infos []sdk.ProcessInfo
+	var err error
 	if row.State == lifecycle.ContainerReady {
-		err := bounded(ctx, func(ctx context.Context, id sdk.ContainerID) (err error) {
+		err = bounded(ctx, func(ctx context.Context, id sdk.ContainerID) (err error) {
 			infos, err = conn.ListProcesses(ctx, id)
 			return err
 		}, row.ID)
@@ -287,10 +288,11 @@ func (h *Host) settleProcesses(ctx context.Context, w *worker, conn sdk.Worker, 
 			if !started {
 				continue
 			}
-			if _, err := h.markRunning(ctx, p.ID); err != nil {
+			if p, err = h.markRunning(ctx, p.ID); err != nil {
 				return err
 			}
 		}
+		handle.deadline = h.deadlineOf(p)
 		if _, err := h.follow(handle); err != nil {
 			return err
 		}

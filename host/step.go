@@ -237,7 +237,7 @@ func (r *run) request(ctx context.Context, s *job.Step, observe func(Event)) (Co
 }
 
 func (r *run) process(s *job.Step) ProcessRequest {
-	req := ProcessRequest{Path: s.Run.Path, Args: s.Run.Args, User: s.User}
+	req := ProcessRequest{Path: s.Run.Path, Args: s.Run.Args, User: s.User, timeout: s.Timeout}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		req.Env = append(req.Env, name+"="+s.Env[name])
 	}
@@ -250,17 +250,34 @@ func (r *run) process(s *job.Step) ProcessRequest {
 }
 
 // await waits for the process, and aborts it when its timeout passes or the run is interrupted; why is then the reason, and its container
-// was destroyed as far as its worker let that be done in time. A timeout counts from when this host saw the process start.
+// was destroyed as far as its worker let that be done in time. A timeout counts from when a host first saw the process start: of one that an earlier
+// host has started, what is left of it.
 func (r *run) await(ctx context.Context, c *Container, p *Process, timeout time.Duration) (_ Outcome, why error) {
 	var expired <-chan time.Time
-	if timeout > 0 {
+	var passed <-chan struct{}
+	switch {
+	case p.deadline != nil:
+		timeout, passed = p.deadline.timeout, p.deadline.passed
+		p.deadline.driven.Store(true)
+	case timeout > 0:
 		t := time.NewTimer(timeout)
 		defer t.Stop()
 		expired = t.C
 	}
 	select {
 	case <-p.Done():
+		if p.deadline != nil { // before the run was resumed, this host may have told it to end
+			row, err := r.h.processRow(context.WithoutCancel(ctx), p.id)
+			if err != nil {
+				return Outcome{Err: err}, nil
+			}
+			if row.TimedOut {
+				why = errTimeout{timeout}
+			}
+		}
 	case <-expired:
+		why = errTimeout{timeout}
+	case <-passed:
 		why = errTimeout{timeout}
 	case <-ctx.Done():
 		why = errInterrupted
@@ -332,6 +349,8 @@ func (r *run) failed(ctx context.Context, res StepResult, err error) StepResult 
 		res.State, res.Err = StepAborted, errInterrupted
 	case errors.As(err, &lost):
 		res.State = StepLost
+	case errors.As(err, &aborted) && aborted.Timeout > 0: // by an earlier host, or by this one before the run was resumed
+		res.State, res.Err = StepTimedOut, errTimeout{aborted.Timeout}
 	case errors.As(err, &aborted):
 		res.State = StepAborted
 	default:

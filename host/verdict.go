@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,11 +183,15 @@ func (p *Process) judge(ctx context.Context, out *spool.Writer) (Outcome, bool) 
 	}
 	switch row.State {
 	case lifecycle.ContainerDestroying, lifecycle.ContainerDestroyed:
-		reason := context.Cause(p.aborting)
-		if reason == nil {
-			reason = errors.New(containerDestroyed)
+		told, err := p.h.processRow(ctx, p.id) // by an earlier host, perhaps
+		if err != nil {
+			return Outcome{Err: err}, true
 		}
-		return p.ended(ctx, out, lifecycle.Aborted, reason.Error(), &AbortedError{Owner: p.owner, Reason: reason.Error()}), true
+		if reason := context.Cause(p.aborting); reason != nil {
+			told.Reason = reason.Error()
+		}
+		told.Reason = cmp.Or(told.Reason, containerDestroyed)
+		return p.ended(ctx, out, lifecycle.Aborted, told.Reason, abortedError(p.owner, told)), true
 	case lifecycle.ContainerLost:
 		return p.lost(ctx, out, row.Reason), true
 	}

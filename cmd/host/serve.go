@@ -85,6 +85,9 @@ func (a *app) serve(ctx context.Context, flags serveFlags) (err error) {
 		return err
 	}
 	a.host.Store(h)
+	if err := tellStopped(ctx, h, log); err != nil {
+		return errors.Join(err, a.closeHost(ctx, h))
+	}
 	traces, flush, err := newTraces(ctx)
 	if err != nil {
 		return errors.Join(err, a.closeHost(ctx, h))
@@ -124,6 +127,24 @@ func (a *app) serve(ctx context.Context, flags serveFlags) (err error) {
 		return err
 	}
 	return a.answer(ctx, faces, flags.drain, log, s, func() error { return errors.Join(withdraw(), closeServer()) })
+}
+
+// tellStopped tells of the runs that an earlier host has left: their steps go on and are held to their timeouts, but no other step of them begins.
+func tellStopped(ctx context.Context, h *host.Host, log *slog.Logger) error {
+	runs, err := h.Runs(ctx)
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, r := range runs {
+		if !r.Ended && !r.Running {
+			ids = append(ids, r.ID)
+		}
+	}
+	if len(ids) > 0 {
+		log.Warn("runs of an earlier host have not ended, and nobody drives them: run each again with its --id, or give it up with slipway run --abort", "runs", ids)
+	}
+	return nil
 }
 
 // face is where a daemon answers, and what. It is a listener that tells when it was closed.

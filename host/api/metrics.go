@@ -24,6 +24,8 @@ type metrics struct {
 	phases  *prometheus.HistogramVec
 
 	workers, owed, owedSince, waiting, longest, streamed, plugins, restarts, underWay, draining, build *prometheus.Desc
+
+	unended *prometheus.Desc
 }
 
 func newMetrics(s *Server) *metrics {
@@ -51,6 +53,7 @@ func newMetrics(s *Server) *metrics {
 		underWay:  desc("work_under_way", "Runs, processes and uploads under way through this server, and clients that watch them."),
 		draining:  desc("draining", "1 once the server takes no new work."),
 		build:     desc("build_info", "1, with the version of the program.", "version"),
+		unended:   desc("runs", "Runs that have not ended: running ones, and stopped ones, which nobody drives until they are run again with their ids.", "state"),
 	}
 	m.registry.MustRegister(m, m.calls, m.latency, m.runs, m.steps, m.phases, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -59,7 +62,8 @@ func newMetrics(s *Server) *metrics {
 
 // Describe tells what Collect gives.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.workers, m.owed, m.owedSince, m.waiting, m.longest, m.streamed, m.plugins, m.restarts, m.underWay, m.draining, m.build} {
+	for _, d := range []*prometheus.Desc{m.workers, m.owed, m.owedSince, m.waiting, m.longest, m.streamed, m.plugins, m.restarts, m.underWay, m.draining, m.build,
+		m.unended} {
 		to <- d
 	}
 }
@@ -94,6 +98,9 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 		gauge(m.waiting, float64(n), team)
 	}
 	gauge(m.longest, figures.Longest.Seconds())
+	for state, n := range figures.Runs {
+		gauge(m.unended, float64(n), state)
+	}
 	for via, n := range figures.Streamed {
 		count(m.streamed, float64(n), via)
 	}

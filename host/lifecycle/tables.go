@@ -104,6 +104,7 @@ var Processes = Table{"process", []Line{
 	{Claimed, []string{None}, ProcessStarting, "who starts it", "the start, or word that it had no effect"},
 	{Started, []string{ProcessStarting}, ProcessRunning, "who started it; settling, if the worker lists it with its token", "to follow it to its end"},
 	{Started, []string{ProcessRunning, ProcessExited, ProcessLost, ProcessAborted}, Stays, later, ""},
+	{Described, []string{ProcessRunning}, ProcessRunning, "who finds that the wall clock was set: its deadline moves with that", "to follow it to its end"},
 	{Refused, []string{ProcessStarting}, None, "who started it", ""},
 	{Told, []string{ProcessRunning}, ProcessRunning, "who aborts it, before the first signal", "the destruction of its container"},
 	{Told, []string{ProcessStarting, ProcessExited, ProcessLost, ProcessAborted}, Stays, later, ""},

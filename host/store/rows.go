@@ -24,7 +24,7 @@ func newSchema() *schema {
 		containers: newTable("container", "containers",
 			"id, worker, owner, team, token, state, spec, reason, created_at, updated_at", (*Container).fields),
 		processes: newTable("process", "processes",
-			`id, container, token, state, spec, "exit", reason, started_at, ended_at`, (*Process).fields),
+			`id, container, token, state, spec, "exit", reason, started_at, ended_at, timeout, deadline, timed_out`, (*Process).fields),
 		volumes: newTable("volume", "volumes",
 			"id, worker, token, state, container, artifact, parent, path, role, bytes, created_at, doomed_at", (*Volume).fields),
 		artifacts: newTable("artifact", "artifacts",
@@ -111,11 +111,15 @@ type Process struct {
 	Reason    string // why it is in this state, for people
 	StartedAt time.Time
 	EndedAt   time.Time
+
+	Timeout  time.Duration // how long it may run; zero: for ever
+	Deadline time.Time     // when that ends, on the wall clock; zero: it has no timeout, or is not known to run yet
+	TimedOut bool          // it was told to end since that had passed
 }
 
 func (p *Process) fields() []any {
 	return []any{&p.ID, &p.Container, &p.Token, &p.State, &p.Spec, &p.Exit, &p.Reason,
-		(*stamp)(&p.StartedAt), (*stamp)(&p.EndedAt)}
+		(*stamp)(&p.StartedAt), (*stamp)(&p.EndedAt), (*int64)(&p.Timeout), (*stamp)(&p.Deadline), &p.TimedOut}
 }
 
 // ProcessFilter selects processes; a zero field selects all.

@@ -115,6 +115,8 @@ func drawRow[T any](rt *rapid.T, id string) T {
 			}
 		case *int64:
 			*p = rapid.Int64().Draw(rt, name)
+		case *bool:
+			*p = rapid.Bool().Draw(rt, name)
 		case *time.Duration:
 			*p = time.Duration(rapid.Int64().Draw(rt, name))
 		case *[]byte:
