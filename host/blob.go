@@ -97,7 +97,7 @@ func (b *blobs) write(ctx context.Context, id string, makeRoom func(want int64),
 	path := filepath.Join(b.dir, id)
 	f, err := os.OpenFile(path+newFile, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return "", 0, err
+		return "", 0, store.WithoutRoom(err)
 	}
 	w := &blobWriter{blobs: b, f: f, sum: sha256.New(), makeRoom: makeRoom}
 	defer func() {
@@ -108,7 +108,7 @@ func (b *blobs) write(ctx context.Context, id string, makeRoom func(want int64),
 	}()
 	err = stream.Checked(src)(ctx, w)
 	if err == nil {
-		err = f.Sync()
+		err = store.WithoutRoom(f.Sync())
 	}
 	if cerr := f.Close(); err == nil {
 		err = cerr
@@ -150,6 +150,7 @@ func (w *blobWriter) Write(p []byte) (int, error) {
 		}
 	}
 	n, err := w.f.Write(p)
+	err = store.WithoutRoom(err)
 	b.free(int64(len(p) - n))
 	w.n += int64(n)
 	w.sum.Write(p[:n])

@@ -92,6 +92,7 @@ type Host struct {
 
 	clock    clock
 	jumps    jumps
+	roomLog  roomLog
 	openedAt time.Duration // on the steady clock
 	starters keylock.Locks // of a process's row, while it is being started
 
@@ -184,6 +185,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	h.tasks.Go(h.reap)
 	h.tasks.Go(h.watchStalled)
 	h.tasks.Go(h.watchWall)
+	h.tasks.Go(h.watchRoom)
 	for _, w := range h.sortedWorkers() { // none is given orders before this returns
 		w.ordering.Lock() // it may be forgotten already
 		err := h.startDrain(w)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,9 +61,14 @@ func serveIn(t *testing.T, dir string, rt sdk.Runtime) *served {
 
 func serveLimited(t *testing.T, dir string, rt sdk.Runtime, limits config.Limits) *served {
 	t.Helper()
+	return serveLogged(t, dir, rt, limits, nil)
+}
+
+func serveLogged(t *testing.T, dir string, rt sdk.Runtime, limits config.Limits, log *slog.Logger) *served {
+	t.Helper()
 	cfg := &config.Config{Plugins: []config.Plugin{{Name: "memory", Command: "none"}}, Workers: []config.Worker{{Name: "m", Plugin: "memory", Limits: limits}},
 		Timing: config.Default().Timing}
-	h, err := host.Open(t.Context(), cfg, host.Options{StateDir: filepath.Join(dir, "state"), Runtimes: map[string]sdk.Runtime{"memory": rt}})
+	h, err := host.Open(t.Context(), cfg, host.Options{StateDir: filepath.Join(dir, "state"), Runtimes: map[string]sdk.Runtime{"memory": rt}, Log: log})
 	must(t, err)
 	s := New(h, Options{Version: "test"})
 	address := "unix://" + filepath.Join(dir, "s")

@@ -33,6 +33,7 @@ const (
 	WhatNoWorker What = "no-worker" // none can take it, see pool.NoWorkerError
 	WhatFull     What = "full"      // all that could take it are full, see pool.FullError
 	WhatClosing  What = "closing"   // the daemon ends, and takes nothing new
+	WhatDiskFull What = "disk-full" // that of the state directory is, see store.ErrFull
 )
 
 func (e *Error) Error() string { return e.Message }
@@ -57,6 +58,10 @@ func pbError(err error) *pb.Error {
 		return nil
 	}
 	out := &pb.Error{Message: err.Error(), What: string(what(err))}
+	if out.What == string(WhatDiskFull) {
+		out.Class, out.Reason = string(sdk.Exhausted), string(sdk.ReasonStorage)
+		return out
+	}
 	e, ok := errors.AsType[*sdk.Error](err)
 	if !ok {
 		if errors.Is(err, store.ErrNotFound) {
@@ -90,8 +95,11 @@ func what(err error) What {
 	if _, ok := errors.AsType[*pool.FullError](err); ok {
 		return WhatFull
 	}
-	if errors.Is(err, host.ErrClosed) {
+	switch {
+	case errors.Is(err, host.ErrClosed):
 		return WhatClosing
+	case errors.Is(err, store.ErrFull):
+		return WhatDiskFull
 	}
 	return ""
 }
@@ -135,6 +143,8 @@ func code(err error) connect.Code {
 		return connect.CodeDeadlineExceeded
 	case errors.Is(err, host.ErrClosed):
 		return connect.CodeUnavailable
+	case errors.Is(err, store.ErrFull):
+		return connect.CodeResourceExhausted
 	case errors.Is(err, store.ErrNotFound):
 		return connect.CodeNotFound
 	}

@@ -25,7 +25,7 @@ type metrics struct {
 
 	workers, owed, owedSince, waiting, longest, streamed, plugins, restarts, underWay, draining, build *prometheus.Desc
 
-	unended *prometheus.Desc
+	unended, full, free, reserve *prometheus.Desc
 }
 
 func newMetrics(s *Server) *metrics {
@@ -54,6 +54,9 @@ func newMetrics(s *Server) *metrics {
 		draining:  desc("draining", "1 once the server takes no new work."),
 		build:     desc("build_info", "1, with the version of the program.", "version"),
 		unended:   desc("runs", "Runs that have not ended: running ones, and stopped ones, which nobody drives until they are run again with their ids.", "state"),
+		full:      desc("store_full", "1 while nothing new is taken since the disk of the state directory is full, else 0."),
+		free:      desc("store_free_bytes", "Room on the disk of the state directory. Left out where that cannot be told."),
+		reserve:   desc("store_reserve_bytes", "What the state directory keeps of it for what is to be destroyed on a full disk; 0 while that is used up."),
 	}
 	m.registry.MustRegister(m, m.calls, m.latency, m.runs, m.steps, m.phases, collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -63,7 +66,7 @@ func newMetrics(s *Server) *metrics {
 // Describe tells what Collect gives.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{m.workers, m.owed, m.owedSince, m.waiting, m.longest, m.streamed, m.plugins, m.restarts, m.underWay, m.draining, m.build,
-		m.unended} {
+		m.unended, m.full, m.free, m.reserve} {
 		to <- d
 	}
 }
@@ -101,6 +104,15 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	for state, n := range figures.Runs {
 		gauge(m.unended, float64(n), state)
 	}
+	room, full := m.s.h.Room(m.s.ctx), 0.0
+	if room.Full != nil {
+		full = 1
+	}
+	gauge(m.full, full)
+	if room.Free >= 0 {
+		gauge(m.free, float64(room.Free))
+	}
+	gauge(m.reserve, float64(room.Reserve))
 	for via, n := range figures.Streamed {
 		count(m.streamed, float64(n), via)
 	}

@@ -78,7 +78,8 @@ func (s *Server) healthz(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// readyz answers once all plugins have told what they have, and until the server takes no new work.
+// readyz answers once all plugins have told what they have, and until the server takes no new work, or cannot since its disk is full. That is no failure of
+// healthz: to start the daemon anew makes no room.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	if s.Draining() {
 		refuse(w, errClosing())
@@ -90,14 +91,17 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		refuse(w, &sdk.Error{Class: sdk.Unavailable, Message: "not all plugins have told their workers yet"})
 		return
 	}
+	if full := s.h.Room(r.Context()).Full; full != nil {
+		refuseAs(w, http.StatusServiceUnavailable, full)
+		return
+	}
 	fmt.Fprintln(w, "ready")
 }
 
 // refuse answers with an error, in the form in which calls do.
 func refuse(w http.ResponseWriter, err error) {
-	c := code(err)
 	status := http.StatusInternalServerError
-	switch c {
+	switch code(err) {
 	case connect.CodeNotFound:
 		status = http.StatusNotFound
 	case connect.CodeInvalidArgument:
@@ -111,9 +115,13 @@ func refuse(w http.ResponseWriter, err error) {
 	case connect.CodeUnimplemented:
 		status = http.StatusNotImplemented
 	}
+	refuseAs(w, status, err)
+}
+
+func refuseAs(w http.ResponseWriter, status int, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"code": c.String(), "message": err.Error()}) // if it fails, nobody is there
+	_ = json.NewEncoder(w).Encode(map[string]string{"code": code(err).String(), "message": err.Error()}) // if it fails, nobody is there
 }
 
 func (s *Server) putArtifact(w http.ResponseWriter, r *http.Request) {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -60,12 +59,7 @@ func noRoom(dir string, err error) bool {
 	if code(err)&0xff != sqlite3.SQLITE_IOERR {
 		return false
 	}
-	f, err := os.CreateTemp(dir, "room")
-	if err == nil {
-		_, err = io.CopyN(f, rand.Reader, roomTried)
-		err = errors.Join(err, f.Close(), os.Remove(f.Name()))
-	}
-	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+	return lacksRoom(tryWrite(dir))
 }
 
 // whole says that nothing needs to be done.

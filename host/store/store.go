@@ -40,6 +40,8 @@ type Store struct {
 	written chan error // the end of the writer; nil if read-only
 	lock    *os.File   // nil if read-only
 
+	full fullness
+
 	closing  sync.Once
 	closeErr error
 }
@@ -97,6 +99,10 @@ func open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 		session: session,
 		reserve: openReserve(dir, opts.Reserve),
 		current: PowerSafe, // as prepare left it
+		full:    &s.full,
+	}
+	if !w.reserve.whole() {
+		s.full.begin(fmt.Errorf("%s: %w: %w", w.file, ErrFull, w.reserve.why))
 	}
 	s.written = make(chan error, 1)
 	go func() { s.written <- w.loop() }()

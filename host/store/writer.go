@@ -14,6 +14,7 @@ type writer struct {
 	session *session
 	reserve *reserve
 	current Durability // what the connection is set to
+	full    *fullness
 }
 
 func (w *writer) loop() error {
@@ -40,7 +41,9 @@ func (w *writer) ration(batch []*request) []*request {
 			kept = append(kept, r)
 			continue
 		}
-		r.done <- fmt.Errorf("%s: %w: %w", w.file, ErrFull, w.reserve.why)
+		err := fmt.Errorf("%s: %w: %w", w.file, ErrFull, w.reserve.why)
+		w.full.begin(err)
+		r.done <- err
 	}
 	return kept
 }
@@ -62,6 +65,9 @@ func (w *writer) serve(batch []*request) {
 		}
 		if r.err == nil {
 			r.err = lost
+		}
+		if errors.Is(r.err, ErrFull) {
+			w.full.begin(r.err)
 		}
 		if r.err == nil {
 			for _, f := range r.after {
@@ -88,6 +94,7 @@ func (w *writer) retry(batch []*request, lost error) (again []*request) {
 	if len(again) == 0 || !w.reserve.give() {
 		return nil
 	}
+	w.full.begin(fmt.Errorf("%s: %w: %w", w.file, ErrFull, errGivenUp))
 	// What has moved from the log to its place need not make it longer. That
 	// this may fail too is no matter: it is tried again with each commit.
 	_, _ = w.session.exec("PRAGMA wal_checkpoint(PASSIVE)")

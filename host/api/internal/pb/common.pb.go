@@ -39,7 +39,7 @@ type Error struct {
 	Id string `protobuf:"bytes,5,opt,name=id,proto3" json:"id,omitempty"`
 	// When trying again may help; absent: unknown.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,6,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
-	// "lost", "aborted", "gone", "no-worker", "full" or "closing"; empty: none of these.
+	// "lost", "aborted", "gone", "no-worker", "full", "disk-full" or "closing"; empty: none of these.
 	What          string `protobuf:"bytes,7,opt,name=what,proto3" json:"what,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
