@@ -116,10 +116,6 @@ func testMounts(t *testing.T, x *world) {
 	x.volume(t, sdk.VolumeSpec{ID: "data"}, pack(t, plain("f", "text"), symlink("out", "/etc")))
 	x.volume(t, sdk.VolumeSpec{ID: "done"}, pack(t, plain("f", "text")))
 	x.seal(t, "done")
-	called, err := sdk.Checked(x.runtime).Worker("here") // as hosts call it
-	if err != nil {
-		t.Fatal(err)
-	}
 	for name, c := range map[string]struct {
 		mount  sdk.Mount
 		limits sdk.Resources
@@ -139,7 +135,7 @@ func testMounts(t *testing.T, x *world) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			check := x.unchanged(t)
-			err := called.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "c", Token: token, Image: sdk.Image{Volume: "image"}, Mounts: []sdk.Mount{c.mount}, Limits: c.limits}, nil)
+			err := x.called(t).CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "c", Token: token, Image: sdk.Image{Volume: "image"}, Mounts: []sdk.Mount{c.mount}, Limits: c.limits}, nil)
 			want(t, err, c.class, c.reason, c.words)
 			check()
 		})

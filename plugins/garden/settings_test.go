@@ -169,7 +169,7 @@ func testLimits(t *testing.T, x *world, status sdk.Status) {
 		}
 	}
 	check := x.unchanged(t)
-	want(t, x.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "no", Token: token, Limits: sdk.Resources{Containers: 1}}, nil), sdk.Invalid, sdk.ReasonSpec)
+	want(t, x.called(t).CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "no", Token: token, Limits: sdk.Resources{Containers: 1}}, nil), sdk.Invalid, sdk.ReasonSpec)
 	check()
 }
 

@@ -56,6 +56,16 @@ func (x *world) open(t *testing.T) {
 	x.worker = workerOf(t, x.runtime)
 }
 
+// called is the worker as hosts call it, who have requests that are wrong in themselves refused before it sees them.
+func (x *world) called(t *testing.T) sdk.Worker {
+	t.Helper()
+	w, err := sdk.Checked(x.runtime).Worker("here")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
 func workerOf(t *testing.T, rt *Runtime) *worker {
 	t.Helper()
 	w, err := rt.Worker("here")
