@@ -86,36 +86,6 @@ func noArtifact(name string, err error) error {
 		Message: fmt.Sprintf("there is no artifact %s: it was never made, was removed, or its time has passed", name)}
 }
 
-// dropReplica gives up a replica that its worker does not know, and tells whether it is given up: not the only one, for the worker may be
-// wrong for a while, and of several at once not the last.
-func (h *Host) dropReplica(ctx context.Context, a *Artifact, w *worker, id string) bool {
-	var row store.Volume
-	var mine, others bool // who has given it up
-	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) (err error) {
-		mine, others = false, false
-		row, err = tx.Volume(id)
-		if errors.Is(err, store.ErrNotFound) || err == nil && row.State == lifecycle.VolumeDestroying {
-			others = true
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if used, err := volumeNeeded(tx, row); used || err != nil {
-			return err
-		}
-		if mine, err = h.elsewhere(tx, a.ID, w.name); err != nil || !mine {
-			return err
-		}
-		_, err = h.moveVolume(tx, id, lifecycle.Doomed, nil)
-		return err
-	})
-	if err != nil || !mine {
-		return err == nil && others
-	}
-	return h.awaitGone(ctx, row.Worker, destroyPatience, volumeThing(id)) == nil
-}
-
 // volumeNeeded tells whether something on its worker is made of a volume: a clone, or a container that has it without a copy, each until it is
 // destroyed.
 func volumeNeeded(tx *store.Tx, row store.Volume) (bool, error) {
@@ -127,29 +97,8 @@ func volumeNeeded(tx *store.Tx, row store.Volume) (bool, error) {
 	return images[row.ID] || going[row.ID], err
 }
 
-// elsewhere tells whether an artifact can be read in another place than a worker.
-func (h *Host) elsewhere(tx *store.Tx, id, worker string) (bool, error) {
-	row, err := tx.Artifact(id)
-	if err != nil {
-		return false, err
-	}
-	h.mu.Lock()
-	_, local := h.local[id]
-	h.mu.Unlock()
-	if local || row.Blob != "" {
-		return true, nil
-	}
-	copies, err := tx.Volumes(store.VolumeFilter{Artifact: id, States: []string{lifecycle.VolumeSealed}})
-	for _, c := range copies {
-		if _, err := h.worker(c.Worker); err == nil && c.Worker != worker {
-			return true, nil
-		}
-	}
-	return false, err
-}
-
-// Download writes an artifact as a tar archive. While no byte was written, another place that has the content is asked where one is away.
-// After an error w may have got a part, which lacks its end.
+// Download writes an artifact as a tar archive. While no byte was written, another source of the content is asked where one is
+// away, has lost it or is damaged. After an error w may have got a part, which lacks its end.
 func (h *Host) Download(ctx context.Context, a *Artifact, w io.Writer) error {
 	if err := h.readAnywhere(ctx, a, w, func(ctx context.Context, src source, w io.Writer) error { return src.read(ctx, w) }); err != nil {
 		return fmt.Errorf("download %s %w", a.Name, err)
@@ -158,7 +107,7 @@ func (h *Host) Download(ctx context.Context, a *Artifact, w io.Writer) error {
 }
 
 // DownloadDir writes an artifact to a directory, which is there whole or not at all. A target that is not empty is only replaced
-// if force is set.
+// if force is set. Each source of the content that fails is passed over, however much it has given.
 func (h *Host) DownloadDir(ctx context.Context, a *Artifact, target string, force bool) error {
 	return h.downloadDir(ctx, a, target, force, func(string) error { return nil })
 }
@@ -166,21 +115,40 @@ func (h *Host) DownloadDir(ctx context.Context, a *Artifact, target string, forc
 // downloadDir is DownloadDir that tells the directory, once it is filled, that will be in the target's place. An error leaves all as it was.
 func (h *Host) downloadDir(ctx context.Context, a *Artifact, target string, force bool, filled func(dir string) error) error {
 	unpacker := stream.Unpacker{MaxBytes: h.cfg.Artifacts.UnpackSize, MaxEntries: int64(h.cfg.Artifacts.UnpackEntries)}
+	defer h.using(a.ID)()
 	return h.whileAway(ctx, func() error {
-		return stream.ReplaceDir(ctx, target, force, func(ctx context.Context, dir string) error {
-			_, err := stream.Relay(ctx,
-				func(ctx context.Context, w io.Writer) error { return h.Download(ctx, a, w) },
-				func(ctx context.Context, r io.Reader) error { return unpacker.Unpack(ctx, r, dir) },
-				stream.Options{Idle: h.cfg.Timing.WorkerGone})
-			if errors.Is(err, sdk.ReasonTooLarge) {
-				err = fmt.Errorf("%w; unpack_size and unpack_entries in the configuration's artifacts block say how much may come", err)
-			}
-			if err == nil {
-				err = filled(dir)
-			}
+		sources, err := h.sources(ctx, a)
+		if err != nil {
 			return err
+		}
+		nearest(sources, WorkerReport{})
+		return h.fromAny(ctx, sources, func(src source) (ofSource bool, err error) {
+			err = stream.ReplaceDir(ctx, target, force, func(ctx context.Context, dir string) error {
+				if err := h.unpackFrom(ctx, a, src, unpacker, dir); err != nil {
+					return err
+				}
+				return filled(dir)
+			})
+			return blamesSource(err), err
 		})
 	})
+}
+
+// unpackFrom unpacks what one source has of an artifact into a directory. A failure is a *stream.SideError.
+func (h *Host) unpackFrom(ctx context.Context, a *Artifact, src source, unpacker stream.Unpacker, dir string) error {
+	_, err := stream.Relay(ctx,
+		func(ctx context.Context, w io.Writer) error {
+			return readFrom(ctx, a, src, &counter{w: w, idle: h.cfg.Timing.WorkerGone}, func(ctx context.Context, src source, w io.Writer) error { return src.read(ctx, w) })
+		},
+		func(ctx context.Context, r io.Reader) error { return unpacker.Unpack(ctx, r, dir) },
+		stream.Options{Idle: h.cfg.Timing.WorkerGone})
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, sdk.ReasonTooLarge) {
+		err = fmt.Errorf("%w; unpack_size and unpack_entries in the configuration's artifacts block say how much may come", err)
+	}
+	return fmt.Errorf("download %s from %s: %w", a.Name, src.name, err)
 }
 
 // RemoveArtifact destroys all that is left of an artifact. What a container still uses is FailedPrecondition

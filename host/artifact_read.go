@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -12,8 +11,8 @@ import (
 )
 
 // ReadFile writes one regular file of an artifact to w, without the rest of it. What is not there is NotFound of a file; what is no regular
-// file, or no path within the artifact, is Invalid with sdk.ReasonPath. While no byte was written, another place that has the content is
-// asked where one is away. After any error w may have got a part.
+// file, or no path within the artifact, is Invalid with sdk.ReasonPath. While no byte was written, another source of the content
+// is asked where one is away, has lost it or is damaged. After any error w may have got a part.
 func (h *Host) ReadFile(ctx context.Context, a *Artifact, name string, w io.Writer) error {
 	at, err := resolvePath("/", name)
 	if err != nil {
@@ -26,7 +25,7 @@ func (h *Host) ReadFile(ctx context.Context, a *Artifact, name string, w io.Writ
 	return nil
 }
 
-// readAnywhere reads an artifact from one place after another until one has worked, or has written something.
+// readAnywhere reads an artifact from one source after another until one has worked, or has written something.
 func (h *Host) readAnywhere(ctx context.Context, a *Artifact, w io.Writer, read func(context.Context, source, io.Writer) error) error {
 	defer h.using(a.ID)()
 	sources, err := h.sources(ctx, a)
@@ -35,24 +34,23 @@ func (h *Host) readAnywhere(ctx context.Context, a *Artifact, w io.Writer, read 
 	}
 	nearest(sources, WorkerReport{})
 	out := &counter{w: w, idle: h.cfg.Timing.WorkerGone}
-	var errs []error
-	for _, src := range sources {
-		out.heard = nil
-		if src.worker != nil {
-			out.heard = listen(ctx, src.worker, "read "+a.Name)
+	return h.fromAny(ctx, sources, func(src source) (ofSource bool, err error) {
+		if err := readFrom(ctx, a, src, out, read); err != nil {
+			return out.n == 0 && out.err == nil, fmt.Errorf("from %s: %w", src.name, err)
 		}
-		err := out.unlessIdle(ctx, func(ctx context.Context) error { return read(ctx, src, out) })
-		out.heard.end(err == nil)
-		if err == nil {
-			return nil
-		}
-		err = fmt.Errorf("from %s: %w", src.name, err)
-		if ctx.Err() != nil || out.n > 0 || out.err != nil || !errors.Is(err, sdk.Unavailable) {
-			return err
-		}
-		errs = append(errs, err)
+		return false, nil
+	})
+}
+
+// readFrom reads an artifact from one source.
+func readFrom(ctx context.Context, a *Artifact, src source, out *counter, read func(context.Context, source, io.Writer) error) error {
+	out.heard = nil
+	if src.worker != nil {
+		out.heard = listen(ctx, src.worker, "read "+a.Name)
 	}
-	return errors.Join(errs...)
+	err := out.unlessIdle(ctx, func(ctx context.Context) error { return read(ctx, src, out) })
+	out.heard.end(err == nil)
+	return err
 }
 
 // counter passes on what a source writes, and ends a source that writes nothing for too long.

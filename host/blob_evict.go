@@ -78,7 +78,7 @@ func (h *Host) evictBlob(ctx context.Context, id string) (bool, error) {
 func (h *Host) keptElsewhere(tx *store.Tx, id string) (bool, error) {
 	volumes, err := tx.Volumes(store.VolumeFilter{Artifact: id, States: []string{lifecycle.VolumeSealed}})
 	for _, v := range volumes {
-		if h.keeps(v.Worker) {
+		if h.keeps(v.Worker) && !h.doubts.has(v.ID) {
 			return true, nil
 		}
 	}

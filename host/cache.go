@@ -54,13 +54,29 @@ const (
 
 // withCaches finds what there is under the keys of a plan's caches, holds it, and has placement prefer the workers that have it.
 func (h *Host) withCaches(ctx context.Context, p plan, held *holds) (plan, error) {
+	return p.withCaches(func(key string) (*Artifact, error) { return h.useCache(ctx, key, time.Time{}, held.add) })
+}
+
+// asIfWithCaches is withCaches that only looks: nothing is held, and no cache counts as used.
+func (h *Host) asIfWithCaches(ctx context.Context, p plan) (plan, error) {
+	return p.withCaches(func(key string) (*Artifact, error) {
+		rows, err := h.cachesUnder(ctx, key, time.Time{}, h.clock.wall())
+		if err != nil || len(rows) == 0 {
+			return nil, err
+		}
+		return &Artifact{ID: rows[0].ID, Name: rows[0].Name}, nil
+	})
+}
+
+// withCaches is the plan with what find gives for the key of each of its caches; nil: there is nothing.
+func (p plan) withCaches(find func(key string) (*Artifact, error)) (plan, error) {
 	p.mounts = slices.Clone(p.mounts)
 	for i := range p.mounts {
 		m := &p.mounts[i]
 		if m.cache == "" {
 			continue
 		}
-		a, err := h.useCache(ctx, m.cache, time.Time{}, held.add)
+		a, err := find(m.cache)
 		if err != nil {
 			return p, err
 		}
@@ -71,12 +87,10 @@ func (h *Host) withCaches(ctx context.Context, p plan, held *holds) (plan, error
 	return p, nil
 }
 
-// useCache gives the newest content under a key that can be had and was valid at a time, and notes that it was used. Nil: there is none.
-// Hold, if not nil, is called with its id before it can go.
-func (h *Host) useCache(ctx context.Context, key string, validAt time.Time, hold func(id string)) (*Artifact, error) {
-	now := h.clock.wall()
+// cachesUnder lists the contents under a key that can be had and were valid at a time, the newest first.
+func (h *Host) cachesUnder(ctx context.Context, key string, validAt, now time.Time) (out []store.Artifact, err error) {
 	var rows []store.Artifact
-	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
+	err = h.store.View(ctx, func(tx *store.Tx) (err error) {
 		rows, err = tx.Artifacts(store.ArtifactFilter{Key: key})
 		return err
 	})
@@ -85,9 +99,22 @@ func (h *Host) useCache(ctx context.Context, key string, validAt time.Time, hold
 	}
 	for _, row := range slices.Backward(rows) {
 		stale := !row.InvalidAt.IsZero() && (validAt.IsZero() || !validAt.Before(row.InvalidAt))
-		if stale || !row.ExpiresAt.After(now) || !h.within(ctx, row) {
-			continue
+		if !stale && row.ExpiresAt.After(now) && h.within(ctx, row) {
+			out = append(out, row)
 		}
+	}
+	return out, nil
+}
+
+// useCache gives the newest content under a key that can be had and was valid at a time, and notes that it was used. Nil: there is none.
+// Hold, if not nil, is called with its id before it can go.
+func (h *Host) useCache(ctx context.Context, key string, validAt time.Time, hold func(id string)) (*Artifact, error) {
+	now := h.clock.wall()
+	rows, err := h.cachesUnder(ctx, key, validAt, now)
+	if err != nil {
+		return nil, err
+	}
+	for _, row := range rows {
 		err := h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
 			if row, err = tx.Artifact(row.ID); err != nil {
 				return err

@@ -56,6 +56,7 @@ func (h *Host) create(ctx context.Context, owner string, where *placed, req Cont
 	})
 	h.fault("container-made")
 	if err != nil {
+		c.doubtMounted(ctx, err)
 		return nil, err
 	}
 	if err := c.move(ctx, lifecycle.Made); err != nil {
@@ -126,14 +127,7 @@ func (c *Container) makeVolumes(ctx context.Context, req ContainerRequest, p pla
 	var who ownership
 	known := make(chan struct{}) // closed once who is known
 	g.Go(func() error {
-		if req.Image != nil {
-			r, err := c.h.replicate(gctx, req.Image, c.worker, progress)
-			if err != nil {
-				return err
-			}
-			c.record.Spec.Image.Volume = r.volume
-		}
-		image, err := c.readImage(gctx)
+		image, err := c.bringImage(gctx, req.Image, progress)
 		if err != nil {
 			return err
 		}
@@ -154,41 +148,19 @@ func (c *Container) makeVolumes(ctx context.Context, req ContainerRequest, p pla
 			case m.cache != "":
 				row.Role = roleCache
 			}
-			if m.input != nil {
-				defer c.h.using(m.input.ID)()
+			if m.readOnly { // whoever makes the container sees whether it is there
 				r, err := c.h.replicate(gctx, m.input, c.worker, progress)
-				if err != nil && (m.cache == "" || gctx.Err() != nil) {
-					return err
+				mounts[i] = sdk.Mount{Volume: r.volume, Path: m.path, ReadOnly: true}
+				return err
+			}
+			row, err := c.makeVolume(gctx, m, row, spec, progress, func() (ownership, error) {
+				select {
+				case <-known:
+					return who, nil
+				case <-gctx.Done():
+					return who, gctx.Err()
 				}
-				if err != nil {
-					c.h.log.Warn("a cache cannot be had, and begins empty", "owner", c.owner, "key", m.cache, "worker", c.worker.name, "error", err)
-				}
-				row.Parent, spec.Clone = string(r.volume), r.volume
-			}
-			if m.readOnly {
-				mounts[i] = sdk.Mount{Volume: spec.Clone, Path: m.path, ReadOnly: true}
-				return nil
-			}
-			select {
-			case <-known:
-				spec.UID, spec.GID = who.uid, who.gid
-			case <-gctx.Done():
-				return gctx.Err()
-			}
-			made, err := c.h.createVolume(gctx, c.worker, row, spec)
-			if m.input != nil && sdk.IsNotFound(err, sdk.KindVolume) && c.h.dropReplica(gctx, m.input, c.worker, row.Parent) {
-				r, rerr := c.h.replicate(gctx, m.input, c.worker, progress)
-				if rerr != nil {
-					return rerr
-				}
-				row.Parent, spec.Clone = string(r.volume), r.volume
-				made, err = c.h.createVolume(gctx, c.worker, row, spec)
-			}
-			if err != nil && m.cache != "" && row.Parent != "" && sdk.IsNotFound(err, sdk.KindVolume) { // it is gone: the cache begins empty
-				row.Parent, spec.Clone = "", ""
-				made, err = c.h.createVolume(gctx, c.worker, row, spec)
-			}
-			row = made
+			})
 			if err != nil {
 				return err
 			}
@@ -207,4 +179,59 @@ func (c *Container) makeVolumes(ctx context.Context, req ContainerRequest, p pla
 	err := g.Wait()
 	c.record.Spec.Mounts = mounts
 	return err
+}
+
+// bringImage brings an image to the container's worker, if there is one, and reads what it says of processes.
+func (c *Container) bringImage(ctx context.Context, a *Artifact, progress func(StreamProgress)) (image imageDefaults, err error) {
+	if a == nil {
+		return c.readImage(ctx)
+	}
+	err = c.h.withReplica(ctx, a, c.worker, progress, func(r replica) (err error) {
+		c.record.Spec.Image.Volume = r.volume
+		image, err = c.readImage(ctx)
+		return err
+	})
+	return image, err
+}
+
+// makeVolume makes one of the container's own volumes, as a clone of its input where it has one. A cache whose content cannot be had begins
+// empty. Owner waits until it is known whom the volume belongs to.
+func (c *Container) makeVolume(
+	ctx context.Context, m plannedMount, row store.Volume, spec sdk.VolumeSpec, progress func(StreamProgress), owner func() (ownership, error),
+) (made store.Volume, err error) {
+	create := func(from replica) error {
+		who, err := owner()
+		if err != nil {
+			return err
+		}
+		spec.UID, spec.GID = who.uid, who.gid
+		row.Parent, spec.Clone = string(from.volume), from.volume
+		made, err = c.h.createVolume(ctx, c.worker, row, spec)
+		return err
+	}
+	if m.input == nil {
+		err = create(replica{})
+		return made, err
+	}
+	defer c.h.using(m.input.ID)()
+	var failed error // of the making, where the content was there
+	err = c.h.withReplica(ctx, m.input, c.worker, progress, func(r replica) error {
+		failed = create(r)
+		return failed
+	})
+	if err == nil || m.cache == "" || ctx.Err() != nil || failed != nil && !sdk.IsNotFound(failed, sdk.KindVolume) {
+		return made, err
+	}
+	c.h.log.Warn("a cache cannot be had, and begins empty", "owner", c.owner, "key", m.cache, "worker", c.worker.name, "error", err)
+	err = create(replica{})
+	return made, err
+}
+
+// doubtMounted notes which replica it is that a worker does not know, if that is why it has not made the container.
+func (c *Container) doubtMounted(ctx context.Context, err error) {
+	for _, id := range c.record.mounted() {
+		if isMissing(err, id) {
+			c.h.doubtReplica(ctx, c.worker, id, err)
+		}
+	}
 }

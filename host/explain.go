@@ -72,6 +72,9 @@ func (h *Host) explainRequest(ctx context.Context, req ContainerRequest, with st
 	if err != nil {
 		return nil, err
 	}
+	if p, err = h.asIfWithCaches(ctx, p); err != nil {
+		return nil, err
+	}
 	spec, err := h.placementSpec(ctx, req, p, req.Exclude)
 	if err != nil {
 		return nil, err

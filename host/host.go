@@ -89,6 +89,7 @@ type Host struct {
 	casts    casts               // streams that several destinations share
 	busy     busy                // containers and volumes that somebody works on
 	streamed sums                // bytes by Via
+	doubts   doubts              // replicas that could not be read
 
 	clock    clock
 	jumps    jumps

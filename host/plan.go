@@ -48,6 +48,9 @@ func (r ContainerRequest) plan() (plan, error) {
 	if !path.IsAbs(p.dir) {
 		return p, sdk.NewInvalid(sdk.ReasonPath, "dir %q is not absolute", p.dir)
 	}
+	if r.Image != nil {
+		p.wanting = append(p.wanting, pool.Content{Key: r.Image.ID})
+	}
 	var err error
 	if p.dir, err = resolvePath("/", p.dir); err != nil {
 		return p, err

@@ -54,7 +54,9 @@ func (h *Host) rules() reap.Rules {
 // made in between has its row.
 func (h *Host) lookAt(ctx context.Context, w *worker, ask bool) (reap.Snapshot, error) {
 	s := reap.Snapshot{Rules: h.rules(), Owners: make(map[string]reap.Owner), Artifacts: make(map[string]reap.Artifact)}
+	var before map[string]doubt
 	if ask {
+		before = h.doubts.on(w.name)
 		if err := h.listAll(ctx, w, &s); err != nil {
 			return s, err
 		}
@@ -62,6 +64,9 @@ func (h *Host) lookAt(ctx context.Context, w *worker, ask bool) (reap.Snapshot, 
 	err := h.store.View(ctx, func(tx *store.Tx) error {
 		return h.inventory(tx, w.name, &s)
 	})
+	if err == nil {
+		h.doubts.settle(before, &s)
+	}
 	s.Now, s.Steady, s.Renewed = h.jumps.look(h.clock)
 	return s, err
 }

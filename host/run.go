@@ -412,6 +412,9 @@ func (q *RunRequest) place(target string) string {
 // hopeless tells whether none of the outputs that could not be taken can ever be: its content is gone, or is no archive that can be unpacked.
 func hopeless(err error) bool {
 	none := func(err error) bool {
+		if failed, ok := errors.AsType[*sourcesError](err); ok {
+			return failed.damaged()
+		}
 		return sdk.IsNotFound(err, KindArtifact) || errors.Is(err, sdk.ReasonArchive)
 	}
 	if all, ok := err.(interface{ Unwrap() []error }); ok {

@@ -221,8 +221,10 @@ job "j" {
 		}
 	}
 	for _, v := range replicas(t, h, a) {
-		if made := v.Container != "" || v.Role == roleOutput; made && !h.dropReplica(t.Context(), a, mustWorker(t, h, v.Worker), v.ID) {
-			t.Errorf("%+v is not given up", v)
+		if made := v.Container != "" || v.Role == roleOutput; made {
+			if err := h.dropReplica(t.Context(), v); err != nil {
+				t.Errorf("%+v is not given up: %v", v, err)
+			}
 		}
 	}
 	closeTestHost(t, h)

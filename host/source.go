@@ -21,6 +21,8 @@ type source struct {
 	sum    string       // of the blob
 	dir    string
 	only   bool // there is no other
+
+	doubted bool // it could not be read when it was tried last
 }
 
 // Places that are no workers.
@@ -73,7 +75,7 @@ func (h *Host) sources(ctx context.Context, a *Artifact) ([]source, error) {
 	var out []source
 	for _, row := range rows {
 		if w, err := h.worker(row.Worker); err == nil {
-			out = append(out, source{name: w.name, worker: w, volume: row})
+			out = append(out, source{name: w.name, worker: w, volume: row, doubted: h.doubts.has(row.ID)})
 		}
 	}
 	if artifact.Blob != "" {

@@ -36,11 +36,31 @@ func (h *Host) replicate(ctx context.Context, a *Artifact, w *worker, progress f
 		if err != nil {
 			return replica{}, err
 		}
+		have = slices.DeleteFunc(have, func(v store.Volume) bool { return h.doubts.missing(v.ID) })
 		if len(have) > 0 {
 			return replica{volume: sdk.VolumeID(have[0].ID), bytes: have[0].Bytes}, nil
 		}
 		return h.stream(ctx, a, w, progress)
 	})
+}
+
+// withReplica uses the replica of an artifact on a worker. Where the worker says that it is not there, another one is filled from any other
+// source and used instead, once.
+func (h *Host) withReplica(ctx context.Context, a *Artifact, w *worker, progress func(StreamProgress), use func(replica) error) error {
+	for first := true; ; first = false {
+		r, err := h.replicate(ctx, a, w, progress)
+		if err != nil {
+			return err
+		}
+		err = use(r)
+		if !isMissing(err, string(r.volume)) || ctx.Err() != nil {
+			return err
+		}
+		h.doubtReplica(ctx, w, string(r.volume), err)
+		if !first {
+			return err
+		}
+	}
 }
 
 // stream fills a fresh volume from one source after another until one has worked, and seals it. It goes on while what it needs is away,
@@ -88,19 +108,14 @@ func (h *Host) streamNearest(ctx context.Context, a *Artifact, w *worker, gone f
 	}
 	nearest(sources, w.report())
 	sources[0].only = len(sources) == 1
-	var errs []error
-	for _, src := range sources {
-		r, err := h.streamFrom(ctx, a, src, w, gone, progress)
-		if err == nil {
-			return r, nil
+	var r replica
+	err = h.fromAny(ctx, sources, func(src source) (ofSource bool, err error) {
+		if r, err = h.streamFrom(ctx, a, src, w, gone, progress); err == nil {
+			return false, nil
 		}
-		err = fmt.Errorf("stream %s from %s to %s: %w", a.Name, src.name, w.name, err)
-		if ctx.Err() != nil || !errors.Is(err, sdk.Unavailable) || errors.Is(err, errOver) {
-			return replica{}, err
-		}
-		errs = append(errs, err)
-	}
-	return replica{}, errors.Join(errs...)
+		return blamesSource(err) || errors.Is(err, sdk.Unavailable), fmt.Errorf("stream %s from %s to %s: %w", a.Name, src.name, w.name, err)
+	})
+	return r, err
 }
 
 // nearest puts the sources first that are best for a worker.
@@ -108,8 +123,12 @@ func nearest(sources []source, to WorkerReport) {
 	slices.SortStableFunc(sources, func(x, y source) int { return cmp.Compare(distance(x, to), distance(y, to)) })
 }
 
-// distance ranks sources: who can send to a worker directly, who is up or here, who is away, and the local directory, which may have changed.
+// distance ranks sources: who can send to a worker directly, who is up or here, who is away, the local directory, which may have changed, and
+// what could not be read when it was tried last.
 func distance(s source, to WorkerReport) int {
+	if s.doubted {
+		return 4
+	}
 	if s.blobs != nil {
 		return 1
 	}

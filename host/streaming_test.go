@@ -142,6 +142,9 @@ func TestFailedStreamsLeaveNothing(t *testing.T) {
 			f := newFar(t, &farWorker{name: "a", encodings: faraway, out: c.out}, &farWorker{name: "b", encodings: faraway})
 			h, a := farHost(t, patient, Options{}, f, "a", "b")
 			h.opts.Streams = c.limits // not for the first copy
+			h.mu.Lock()
+			delete(h.local, a.ID) // which would be another source
+			h.mu.Unlock()
 			_, err := h.replicate(t.Context(), a, mustWorker(t, h, "b"), nil)
 			if err == nil || !c.want(err) || !strings.Contains(err.Error(), "stream data from a to b") {
 				t.Errorf("got %v", err)
