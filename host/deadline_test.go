@@ -149,6 +149,9 @@ func TestEndedInTime(t *testing.T) {
 	})
 	clk.pass(2 * time.Hour)
 	h := openHost(t, rt, opts, "m")
+	if h.newProcess(lateRow(t, h), RunOwner("r", "s"), mustWorker(t, h, "m")).stillRuns(testkit.Context(t)) {
+		t.Error("it is taken for running, and would be ended for its timeout")
+	}
 	res, err := h.Run(testkit.Context(t), req)
 	if err != nil || !res.Succeeded() {
 		t.Errorf("%s: %v, %v", states(res), res.Steps[0].Err, err)
