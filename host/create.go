@@ -158,7 +158,7 @@ func (c *Container) makeVolumes(ctx context.Context, req ContainerRequest, p pla
 				case <-known:
 					return who, nil
 				case <-gctx.Done():
-					return who, gctx.Err()
+					return ownership{}, gctx.Err()
 				}
 			})
 			if err != nil {
