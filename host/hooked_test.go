@@ -226,7 +226,7 @@ func openUnready(t *testing.T, rt sdk.Runtime, dir string, timing func(*Host), w
 }
 
 // onWorker lists what is on a memory's worker.
-func onWorker(t *testing.T, rt sdk.Runtime, worker string) (left []string) {
+func onWorker(t testing.TB, rt sdk.Runtime, worker string) (left []string) {
 	t.Helper()
 	conn, err := rt.Worker(worker)
 	if err != nil {
@@ -247,7 +247,7 @@ func onWorker(t *testing.T, rt sdk.Runtime, worker string) (left []string) {
 	return left
 }
 
-func containerRows(t *testing.T, h *Host) (rows []store.Container) {
+func containerRows(t testing.TB, h *Host) (rows []store.Container) {
 	t.Helper()
 	if err := h.store.View(t.Context(), func(tx *store.Tx) (err error) {
 		rows, err = tx.Containers(store.ContainerFilter{})

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
+
+	"golang.org/x/sync/semaphore"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
@@ -20,12 +21,15 @@ import (
 type reborn struct {
 	*hooked
 	h     *Host
-	again atomic.Int32 // how often it has come back
-	calls sync.RWMutex // held for writing from when it has nothing until the host knows
+	again atomic.Int32        // how often it has come back
+	calls *semaphore.Weighted // held by each call, and by nobody else from when it has nothing until the host knows. Not a mutex: in a bubble, time stands still while one is waited for
 }
 
+// manyCalls is more than there are at once.
+const manyCalls = 1 << 20
+
 func newReborn(t testing.TB, opts Options) *reborn {
-	r := &reborn{hooked: &hooked{Runtime: newMemory(t, "m"), on: make(map[string]func(int, func() error) error)}}
+	r := &reborn{hooked: &hooked{Runtime: newMemory(t, "m"), on: make(map[string]func(int, func() error) error)}, calls: semaphore.NewWeighted(manyCalls)}
 	r.status = func(_ context.Context, _ int, s *sdk.Status) error {
 		if n := r.again.Load(); n > 0 {
 			reborn := fmt.Sprintf("-reborn-%d", n)
@@ -33,10 +37,12 @@ func newReborn(t testing.TB, opts Options) *reborn {
 		}
 		return nil
 	}
-	r.hook = func(_ context.Context, call, _ string, _ int, real func() error) error {
+	r.hook = func(ctx context.Context, call, _ string, _ int, real func() error) error {
 		if call != "follow" {
-			r.calls.RLock()
-			defer r.calls.RUnlock()
+			if err := r.calls.Acquire(context.WithoutCancel(ctx), 1); err != nil {
+				return err
+			}
+			defer r.calls.Release(1)
 		}
 		return real()
 	}
@@ -57,8 +63,11 @@ func (r *reborn) comeBack(t testing.TB) {
 		t.Error(err)
 		return
 	}
-	r.calls.Lock()
-	defer r.calls.Unlock()
+	if err := r.calls.Acquire(ctx, manyCalls); err != nil {
+		t.Error(err)
+		return
+	}
+	defer r.calls.Release(manyCalls)
 	conn, err := r.Runtime.Worker("m")
 	if err != nil {
 		t.Error(err)

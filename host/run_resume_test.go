@@ -48,7 +48,7 @@ job "j" {
 	return req
 }
 
-func firstRecord(t *testing.T, p *Process) (string, error) {
+func firstRecord(t testing.TB, p *Process) (string, error) {
 	r, err := p.Output(t.Context(), 0)
 	if err != nil {
 		return "", err

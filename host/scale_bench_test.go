@@ -24,7 +24,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
-	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -74,68 +73,6 @@ func BenchmarkReopen(b *testing.B) {
 		b.StartTimer()
 	}
 	b.ReportMetric(b.Elapsed().Seconds()/float64(b.N), "s/open")
-}
-
-// BenchmarkSoak runs steps one after the other from eight callers, and reports what has grown between the first tenth and the end: with
-// -benchtime 100000x, over 100,000 steps. Records are kept for seconds instead of a week, so that what is kept is as much at both times.
-func BenchmarkSoak(b *testing.B) {
-	cfg := testConfig("m")
-	cfg.Plugins[0].Command = memoryPlugin(b)
-	cfg.Reaping = config.Reaping{Every: 2 * time.Second, Records: 10 * time.Second}
-	h := openConfig(b, cfg, Options{})
-	type sample struct{ heap, resident, store, files, goroutines float64 }
-	take := func() sample {
-		heap, resident := footprint(b)
-		files, err := os.ReadDir("/proc/self/fd")
-		if err != nil {
-			b.Fatal(err)
-		}
-		return sample{float64(heap), float64(resident), float64(size(b, h.StateDir())), float64(len(files)), float64(runtime.NumGoroutine())}
-	}
-	run := func(from, to int) {
-		g, ctx := errgroup.WithContext(b.Context())
-		g.SetLimit(8)
-		for i := from; i < to; i++ {
-			g.Go(func() error {
-				c, err := h.Container(ctx, fmt.Sprintf("soak/%d", i), ContainerRequest{})
-				if err != nil {
-					return err
-				}
-				p, err := c.Start(ctx, MainProcess, ProcessRequest{Path: "sh", Args: []string{"-c", "echo step " + fmt.Sprint(i)}})
-				if err != nil {
-					return err
-				}
-				o, err := p.Wait(ctx)
-				if err == nil && (o.Exit == nil || o.Exit.Code != 0) {
-					err = fmt.Errorf("step %d: %s", i, say(o))
-				}
-				if err != nil {
-					return err
-				}
-				return c.Destroy(ctx)
-			})
-		}
-		if err := g.Wait(); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ResetTimer()
-	tenth := b.N / 10
-	run(0, tenth)
-	b.StopTimer()
-	before := take()
-	b.StartTimer()
-	run(tenth, b.N)
-	b.StopTimer()
-	after := take()
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "steps/s")
-	if steps := float64(b.N - tenth); steps > 0 {
-		b.ReportMetric((after.heap-before.heap)/steps, "heap-B/step")
-		b.ReportMetric((after.resident-before.resident)/steps, "resident-B/step")
-		b.ReportMetric((after.store-before.store)/steps, "state-B/step")
-	}
-	b.ReportMetric(after.files-before.files, "files-grown")
-	b.ReportMetric(after.goroutines-before.goroutines, "goroutines-grown")
 }
 
 // BenchmarkControl measures calls of the host's that need no stream while eight streams keep half of the processors busy.
@@ -261,26 +198,6 @@ func footprint(b *testing.B) (heap, resident uint64) {
 		b.Fatal(err)
 	}
 	return m.HeapAlloc, pages * uint64(os.Getpagesize())
-}
-
-// size is what a directory takes on the disk.
-func size(b *testing.B, dir string) (n int64) {
-	b.Helper()
-	err := filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
-		var s unix.Stat_t
-		if err == nil {
-			err = unix.Lstat(path, &s)
-		}
-		if os.IsNotExist(err) { // the host goes on meanwhile
-			return nil
-		}
-		n += s.Blocks * 512
-		return err
-	})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return n
 }
 
 // processorTime is what this process has used.

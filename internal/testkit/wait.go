@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -78,3 +79,14 @@ func TimeScale() float64 {
 	}
 	return f
 }
+
+// Bubble runs f in a bubble of testing/synctest, where time passes only while all wait, and then at once: for whatever else waits for
+// back-offs, graces and clocks. A wait there has no bound, since the end of the binary is not of its time: what waits for nothing that
+// can come is found as a deadlock.
+func Bubble(t *testing.T, f func(testing.TB)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(bubbled{t}) })
+}
+
+// bubbled is a test without a deadline.
+type bubbled struct{ testing.TB }
