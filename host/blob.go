@@ -119,7 +119,19 @@ func (b *blobs) write(ctx context.Context, id string, makeRoom func(want int64),
 	if err != nil {
 		return "", 0, err
 	}
-	return hex.EncodeToString(w.sum.Sum(nil)), w.n, os.Rename(path+newFile, path)
+	if err := os.Rename(path+newFile, path); err != nil {
+		return "", 0, err
+	}
+	return hex.EncodeToString(w.sum.Sum(nil)), w.n, syncDir(b.dir)
+}
+
+// syncDir puts the names in a directory on the disk: a row that outlives the machine's power must not name a blob that has none.
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }
 
 func ignoreMissing(err error) error {
