@@ -75,8 +75,10 @@ func (r *run) hasRead(step string) bool {
 
 // attempt runs a step once, on none of the workers that lost it. It leaves nothing of the step's container behind unless the worker is
 // away or the host closes.
-func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string]string) StepResult {
-	res := StepResult{Step: s.Name}
+func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string]string) (res StepResult) {
+	res.Step = s.Name
+	ctx, span := stepSpan(ctx, r.id, s.Name, n)
+	defer func() { endStepSpan(span, res) }()
 	clock := time.Now()
 	lap := func(d *time.Duration) {
 		*d = time.Since(clock)
@@ -88,6 +90,7 @@ func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string
 			res.Worker = e.Worker
 			lap(&res.Queue)
 		}
+		tellSpan(span, e)
 		r.tell(e)
 	}
 	ctx = onSilence(ctx, func(worker string, why error) { observe(pauseEvent(worker, why)) }, func(worker, what string) { observe(slowEvent(worker, what)) })

@@ -1,0 +1,48 @@
+package host
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+	"go.opentelemetry.io/otel/trace/noop"
+)
+
+// stepSpan begins a span of one attempt at a step, below that of the run, in the caller's provider. What plugins are asked for the step has spans below it, by
+// package rpc. Where nobody traces, it costs a look at the context.
+func stepSpan(ctx context.Context, run, step string, attempt int) (context.Context, trace.Span) {
+	above := trace.SpanFromContext(ctx)
+	if !above.IsRecording() {
+		return ctx, noop.Span{}
+	}
+	return above.TracerProvider().Tracer("github.com/slipway-run/slipway/host").Start(ctx, "step", trace.WithAttributes(
+		attribute.String("slipway.run", run), attribute.String("slipway.step", step), attribute.Int("slipway.attempt", attempt)))
+}
+
+// tellSpan notes an event of a step in its span, at the time at which it came.
+func tellSpan(span trace.Span, e Event) {
+	if !span.IsRecording() {
+		return
+	}
+	var more []attribute.KeyValue
+	if e.Worker != "" {
+		more = append(more, attribute.String("slipway.worker", e.Worker))
+	}
+	if e.Message != "" {
+		more = append(more, attribute.String("message", e.Message))
+	}
+	span.AddEvent(string(e.Kind), trace.WithAttributes(more...))
+}
+
+// endStepSpan ends an attempt's span with what it came to.
+func endStepSpan(span trace.Span, res StepResult) {
+	span.SetAttributes(attribute.String("slipway.state", string(res.State)), attribute.String("slipway.worker", res.Worker))
+	if res.Exit != nil {
+		span.SetAttributes(attribute.Int("slipway.exit_code", int(res.Exit.Code)))
+	}
+	if res.State != StepSucceeded {
+		span.SetStatus(codes.Error, res.Summary())
+	}
+	span.End()
+}

@@ -1,0 +1,85 @@
+package host
+
+import (
+	"slices"
+	"testing"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/slipway-run/slipway/internal/testkit"
+)
+
+// TestStepSpans: each attempt at a step is a span below its run's, with what happened to it, and what the plugin was asked for it is below that.
+func TestStepSpans(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig("m")
+	cfg.Plugins[0].Command = memoryPlugin(t)
+	h := openConfig(t, cfg, Options{})
+	spans := tracetest.NewSpanRecorder()
+	ctx, run := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test").Start(testkit.Context(t), "run")
+	res, err := h.Run(ctx, RunRequest{ID: "r", Job: parseJob(t, `
+job "j" {
+  step "good" {
+    run { path = "true" }
+  }
+  step "bad" {
+    run {
+      path = "sh"
+      args = ["-c", "exit 3"]
+    }
+  }
+}`)})
+	if err != nil || res.Succeeded() {
+		t.Fatalf("%v, %v", res, err)
+	}
+	run.End()
+
+	above := make(map[trace.SpanID]sdktrace.ReadOnlySpan)
+	for _, s := range spans.Ended() {
+		above[s.SpanContext().SpanID()] = s
+	}
+	asked := make(map[string][]string) // of plugins, by step
+	for _, s := range spans.Ended() {
+		if over := above[s.Parent().SpanID()]; s.SpanKind() == trace.SpanKindClient && over != nil && over.Name() == "step" {
+			asked[attributesOf(over)["slipway.step"]] = append(asked[attributesOf(over)["slipway.step"]], s.Name())
+		}
+	}
+	for step, code := range map[string]string{"good": "0", "bad": "3"} {
+		i := slices.IndexFunc(spans.Ended(), func(s sdktrace.ReadOnlySpan) bool {
+			return s.Name() == "step" && attributesOf(s)["slipway.step"] == step
+		})
+		if i < 0 {
+			t.Errorf("there is no span of step %s", step)
+			continue
+		}
+		s := spans.Ended()[i]
+		a := attributesOf(s)
+		if s.Parent().SpanID() != run.SpanContext().SpanID() || a["slipway.run"] != "r" || a["slipway.worker"] != "m" || a["slipway.attempt"] != "1" || a["slipway.exit_code"] != code {
+			t.Errorf("the span of step %s has %v, below %v", step, a, s.Parent().SpanID())
+		}
+		var events []string
+		for _, e := range s.Events() {
+			events = append(events, e.Name)
+		}
+		for _, want := range []EventKind{EventPlaced, EventStarted, EventExited} {
+			if !slices.Contains(events, string(want)) {
+				t.Errorf("the span of step %s has the events %v, without %s", step, events, want)
+			}
+		}
+		for _, want := range []string{"Worker/CreateContainer", "Worker/StartProcess"} {
+			if !slices.Contains(asked[step], want) {
+				t.Errorf("below the span of step %s are %v, without %s", step, asked[step], want)
+			}
+		}
+	}
+}
+
+func attributesOf(s sdktrace.ReadOnlySpan) map[string]string {
+	out := make(map[string]string)
+	for _, a := range s.Attributes() {
+		out[string(a.Key)] = a.Value.Emit()
+	}
+	return out
+}
