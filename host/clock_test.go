@@ -5,14 +5,17 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
-// testClock passes only when told to.
+// testClock passes when told to, and if it flows also by itself.
 type testClock struct {
 	mu     sync.Mutex
 	wall   time.Time
 	steady time.Duration
 	timers []testTimer
+	flows  time.Time // since when it does; zero: it does not
 }
 
 type testTimer struct {
@@ -22,23 +25,44 @@ type testTimer struct {
 
 func newTestClock() *testClock { return &testClock{wall: time.Now().Round(0)} }
 
+func newFlowingClock() *testClock {
+	c := newTestClock()
+	c.flows = time.Now()
+	return c
+}
+
+// now gives both times. The lock is held.
+func (c *testClock) now() (wall time.Time, steady time.Duration) {
+	if c.flows.IsZero() {
+		return c.wall, c.steady
+	}
+	flown := time.Since(c.flows)
+	return c.wall.Add(flown), c.steady + flown
+}
+
 func (c *testClock) clock() *clock {
 	return &clock{
 		wall: func() time.Time {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return c.wall
+			wall, _ := c.now()
+			return wall
 		},
 		steady: func() time.Duration {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			return c.steady
+			_, steady := c.now()
+			return steady
 		},
 		after: func(d time.Duration) <-chan time.Time {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			t := testTimer{c.steady + d, make(chan time.Time, 1)}
+			_, steady := c.now()
+			t := testTimer{steady + d, make(chan time.Time, 1)}
 			c.timers = append(c.timers, t)
+			if !c.flows.IsZero() {
+				time.AfterFunc(d, func() { c.pass(0) })
+			}
 			return t.c
 		},
 	}
@@ -49,12 +73,24 @@ func (c *testClock) pass(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wall, c.steady = c.wall.Add(d), c.steady+d
+	wall, steady := c.now()
 	c.timers = slices.DeleteFunc(c.timers, func(t testTimer) bool {
-		if t.at > c.steady {
+		if t.at > steady {
 			return false
 		}
-		t.c <- c.wall
+		t.c <- wall
 		return true
+	})
+}
+
+// awaited waits until somebody waits for that long from now, and so has read the clock.
+func (c *testClock) awaited(t testing.TB, d time.Duration) {
+	t.Helper()
+	testkit.Until(t, "somebody waits for "+d.String(), func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		_, steady := c.now()
+		return slices.ContainsFunc(c.timers, func(t testTimer) bool { return t.at == steady+d })
 	})
 }
 

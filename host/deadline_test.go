@@ -168,6 +168,7 @@ func TestDeadlineAfterAJump(t *testing.T) {
 			opts := Options{StateDir: dir, clock: clk.clock()}
 			req := leaveLate(t, rt, opts, func(h *Host) {
 				was := lateRow(t, h).Deadline
+				clk.awaited(t, wallTick)
 				clk.set(by)
 				clk.pass(wallTick)
 				testkit.Until(t, "its deadline has moved", func() bool { return lateRow(t, h).Deadline.Equal(was.Add(by)) })
@@ -177,6 +178,7 @@ func TestDeadlineAfterAJump(t *testing.T) {
 			if row := lateRow(t, h); row.State != lifecycle.ProcessRunning || h.deadlineOf(row).left(clk.clock().wall()) != left {
 				t.Fatalf("it is %s, its deadline %v at %v", row.State, row.Deadline, clk.clock().wall())
 			}
+			clk.awaited(t, left)
 			clk.set(-by) // what this host counts, nobody sets
 			clk.pass(left)
 			wantsTimedOut(t, h, req, time.Hour)

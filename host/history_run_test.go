@@ -153,7 +153,7 @@ const runHistoryRounds = 20_000
 var runHistorySeed = flag.Uint64("runhistory.seed", 0, "where the seeds of TestRunHistories begin, to repeat one; 0: anywhere, but in short runs at 1")
 
 func runAll(t testing.TB, seed uint64) {
-	r := &runHistory{history: &history{t: t, dir: newStateDir(t), clk: newTestClock(), chance: rand.New(rand.NewPCG(seed, 0)), dice: rand.New(rand.NewPCG(seed, 1))},
+	r := &runHistory{history: &history{t: t, dir: newStateDir(t), clk: newFlowingClock(), chance: rand.New(rand.NewPCG(seed, 0)), dice: rand.New(rand.NewPCG(seed, 1))},
 		told: make(map[string]StepResult), started: make(map[string]bool)}
 	r.r = newReborn(t, Options{StateDir: r.dir, clock: r.clk.clock()})
 	calls := r.r.hook

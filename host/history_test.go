@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -440,10 +441,11 @@ func TestHistories(t *testing.T) {
 	if *historySeed != 0 {
 		first = *historySeed
 	}
-	rounds := testkit.Times(16, historyRounds)
+	rounds := testkit.Times(16, 100_000)
 	if testkit.Race && !testing.Short() {
 		rounds /= 5
 	}
+	rounds = cmp.Or(*historyRounds, rounds)
 	for i := range uint64(rounds) {
 		t.Run(fmt.Sprintf("seed %d", first+i), func(t *testing.T) {
 			t.Parallel()
@@ -461,7 +463,7 @@ func bubbleMost(t *testing.T, i uint64, history func(testing.TB)) {
 	testkit.Bubble(t, history)
 }
 
-const historyRounds = 100_000
+var historyRounds = flag.Int("history.rounds", 0, "how many TestHistories has; 0: as many as gate or soak want")
 
 var historySeed = flag.Uint64("history.seed", 0, "where the seeds of TestHistories begin, to repeat one; 0: anywhere, but in short runs at 1")
 
