@@ -79,7 +79,7 @@ job "j" {
 func attributesOf(s sdktrace.ReadOnlySpan) map[string]string {
 	out := make(map[string]string)
 	for _, a := range s.Attributes() {
-		out[string(a.Key)] = a.Value.Emit()
+		out[string(a.Key)] = a.Value.String()
 	}
 	return out
 }
