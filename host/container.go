@@ -53,6 +53,10 @@ type ContainerRequest struct {
 	Hermetic   bool
 	Features   []sdk.Feature // that its processes will need: they cannot be added later
 
+	// TTL is how long it is kept while nobody uses it: nothing runs in it, and nobody finds it by its owner. Zero: until its owner destroys it. Those of runs go
+	// with their runs.
+	TTL time.Duration
+
 	// Observe is told of waiting, placement, streams and progress; it must not block. Nil: nobody is.
 	Observe func(Event)
 }
@@ -91,6 +95,7 @@ type containerRecord struct {
 	Claims  claims            // its lease's
 	Kept    bool              `json:",omitempty"` // its command has failed, and it is kept for people to look at
 	Caches  map[string]string `json:",omitempty"` // volume by key
+	TTL     time.Duration     `json:",omitempty"` // how long it is kept while nobody uses it; zero: until its owner destroys it
 }
 
 // Container finds the owner's container or makes it, however often and from however many callers it is asked for, and
@@ -240,6 +245,7 @@ func (h *Host) found(ctx context.Context, row store.Container) (*Container, erro
 	if err := json.Unmarshal(row.Spec, &c.record); err != nil {
 		return nil, fmt.Errorf("record of container %s: %w", row.ID, err)
 	}
+	h.noteUse(ctx, row, c.record.TTL)
 	return c, nil
 }
 

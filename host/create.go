@@ -23,7 +23,7 @@ func (h *Host) create(ctx context.Context, owner string, where *placed, req Cont
 	}
 	c := &Container{h: h, id: sdk.ContainerID(newID("c")), owner: owner, worker: w}
 	c.record = containerRecord{Team: req.Team, Kind: req.Kind, Outputs: make(map[string]string), Caches: make(map[string]string),
-		Placed: where, Claims: claims{len(p.mounts), req.Resources}}
+		Placed: where, Claims: claims{len(p.mounts), req.Resources}, TTL: req.TTL}
 	c.record.Spec = sdk.ContainerSpec{ID: c.id, Token: sdk.NewToken(), Labels: h.labels(owner), Dir: p.dir, Limits: req.Limits,
 		Privileged: req.Privileged, Hermetic: req.Hermetic, Image: sdk.Image{Ref: req.ImageRef}}
 	h.busy.add(string(c.id))

@@ -45,6 +45,9 @@ func (r ContainerRequest) plan() (plan, error) {
 	if p.dir == "" {
 		p.dir = DefaultDir
 	}
+	if r.TTL < 0 {
+		return p, sdk.NewInvalid(sdk.ReasonSpec, "a TTL of %s: want a positive time, or none", r.TTL)
+	}
 	if !path.IsAbs(p.dir) {
 		return p, sdk.NewInvalid(sdk.ReasonPath, "dir %q is not absolute", p.dir)
 	}

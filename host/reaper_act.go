@@ -47,11 +47,13 @@ func (h *Host) giveUpContainer(ctx context.Context, id string) (out doomed, err 
 			}
 			d.disown = true
 		default:
-			owners := make(map[string]reap.Owner)
-			if err := h.ownerOf(tx, row.Owner, owners); err != nil {
+			look := reap.Snapshot{Rules: h.rules(), Owners: make(map[string]reap.Owner)}
+			look.Now, look.Steady, look.Renewed = h.jumps.look(h.clock)
+			r, err := h.recordOf(tx, row)
+			if err = errors.Join(err, h.ownerOf(tx, row.Owner, look.Owners)); err != nil {
 				return err
 			}
-			if o, known := owners[row.Owner]; row.Owner != "" && (!known || !o.Ended) {
+			if o, known := look.Owners[row.Owner]; row.Owner != "" && (!known || !o.Ended) && !look.Idle(r) {
 				return errChanged
 			}
 		}

@@ -3,9 +3,7 @@ package host
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -144,13 +142,9 @@ func (h *Host) inventory(tx *store.Tx, worker string, s *reap.Snapshot) error {
 }
 
 func (h *Host) addContainer(tx *store.Tx, c store.Container, s *reap.Snapshot) error {
-	r := reap.ContainerRecord{ID: c.ID, Owner: c.Owner, Since: c.UpdatedAt, Busy: h.busy.has(c.ID), State: containerStates(c.State)}
-	if r.State != reap.Over {
-		var kept containerRecord
-		if err := json.Unmarshal(c.Spec, &kept); err != nil {
-			return fmt.Errorf("record of container %s: %w", c.ID, err)
-		}
-		r.Uses, r.Kept = kept.mounted(), kept.Kept
+	r, err := h.recordOf(tx, c)
+	if err != nil {
+		return err
 	}
 	s.Containers = append(s.Containers, r)
 	return h.ownerOf(tx, c.Owner, s.Owners)

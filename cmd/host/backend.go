@@ -24,6 +24,7 @@ type backend interface {
 	reaper
 	orderWorker(ctx context.Context, worker string, order api.Order, reason string) error
 	awaitDrained(ctx context.Context, worker string, progress func(host.Drain)) error
+	destroyContainer(ctx context.Context, owner string) error
 	explainJob(ctx context.Context, j *job.Job) (map[string]*host.Explanation, error)
 	// run runs a job and tells what happens.
 	run(ctx context.Context, req host.RunRequest, tell func(happening)) (*host.RunResult, error)
@@ -131,6 +132,14 @@ func (e *embedded) awaitDrained(ctx context.Context, worker string, progress fun
 	return e.h.AwaitDrained(ctx, worker, progress)
 }
 
+func (e *embedded) destroyContainer(ctx context.Context, owner string) error {
+	c, err := e.h.FindContainer(ctx, owner)
+	if err != nil {
+		return err
+	}
+	return c.Destroy(ctx)
+}
+
 func (e *embedded) explainJob(ctx context.Context, j *job.Job) (map[string]*host.Explanation, error) {
 	return e.h.ExplainJob(ctx, j)
 }
@@ -224,6 +233,11 @@ func (d *daemon) orderWorker(ctx context.Context, worker string, order api.Order
 
 func (d *daemon) awaitDrained(ctx context.Context, worker string, progress func(host.Drain)) error {
 	return d.c.AwaitDrained(ctx, worker, progress)
+}
+
+func (d *daemon) destroyContainer(ctx context.Context, owner string) error {
+	defer d.answer()()
+	return d.c.DestroyContainer(ctx, owner)
 }
 
 func (d *daemon) explainJob(ctx context.Context, j *job.Job) (map[string]*host.Explanation, error) {

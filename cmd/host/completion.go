@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/slipway-run/slipway/conformance"
+	"github.com/slipway-run/slipway/host"
 )
 
 // completeWithin is how long the shell may be kept waiting for words that have to be looked up.
@@ -108,6 +109,10 @@ func (a *app) completions(root *cobra.Command) {
 		switch c.Name() {
 		case "logs", "ps":
 			c.ValidArgsFunction = first(runs)
+		case "rm":
+			c.ValidArgsFunction = func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+				return a.ownersLike(c.Context(), begun), cobra.ShellCompDirectiveNoFileComp
+			}
 		case "run":
 			flag(c, "id", runs)
 			flag(c, "abort", runs)
@@ -127,28 +132,46 @@ func (a *app) completions(root *cobra.Command) {
 }
 
 // runsLike lists the runs of the state directory that the line names, if there is one.
-func (a *app) runsLike(ctx context.Context, begun string) []string {
+func (a *app) runsLike(ctx context.Context, begun string) (out []string) {
+	a.look(ctx, func(ctx context.Context, r *host.Records) error {
+		rows, err := r.Runs(ctx)
+		for _, row := range rows {
+			if strings.HasPrefix(row.ID, begun) {
+				out = append(out, row.ID)
+			}
+		}
+		return err
+	})
+	return out
+}
+
+// ownersLike lists the owners, no runs, of containers that are not over.
+func (a *app) ownersLike(ctx context.Context, begun string) (out []string) {
+	a.look(ctx, func(ctx context.Context, r *host.Records) error {
+		rows, err := r.Containers(ctx, begun)
+		for _, row := range rows {
+			if !row.Over() && row.Owner != "" && host.RunOf(row.Owner) == "" {
+				out = append(out, row.Owner)
+			}
+		}
+		return err
+	})
+	return out
+}
+
+// look reads the records of the state directory that the line names. A shell that asks for words has no place for errors: there are none then.
+func (a *app) look(ctx context.Context, f func(context.Context, *host.Records) error) {
 	if a.stateDir == "" {
-		return nil
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, completeWithin)
 	defer cancel()
 	r, err := a.openRecords(ctx)
 	if err != nil {
-		return nil // a shell has no place for errors
+		return
 	}
 	defer r.Close()
-	rows, err := r.Runs(ctx)
-	if err != nil {
-		return nil
-	}
-	var out []string
-	for _, row := range rows {
-		if strings.HasPrefix(row.ID, begun) {
-			out = append(out, row.ID)
-		}
-	}
-	return out
+	_ = f(ctx, r)
 }
 
 func cases() []string {

@@ -81,7 +81,7 @@ SIGQUIT ends slipway at once and prints what each of its goroutines does: for a 
 	f.StringVarP(&a.configFile, "config", "c", os.Getenv("SLIPWAY_CONFIG"), "configuration `file` (SLIPWAY_CONFIG); without one, everything runs in memory")
 	f.StringVar(&a.stateDir, "state", os.Getenv("SLIPWAY_STATE"), "state `directory` to keep (SLIPWAY_STATE); without one, a temporary one")
 	f.StringVar(&a.logLevel, "log-level", levelNone, "how much to log to stderr, for finding faults: debug, info, warn, error, none")
-	root.AddCommand(a.runCommand(), a.execCommand(), a.logsCommand(), a.psCommand(), a.runsCommand(), a.validateCommand(), a.pluginsCommand(), a.workersCommand(), a.artifactsCommand(), a.volumesCommand(), a.explainCommand(), a.serveCommand(), a.gcCommand(), a.conformanceCommand(), a.versionCommand(), a.completionCommand())
+	root.AddCommand(a.runCommand(), a.execCommand(), a.logsCommand(), a.psCommand(), a.rmCommand(), a.runsCommand(), a.validateCommand(), a.pluginsCommand(), a.workersCommand(), a.artifactsCommand(), a.volumesCommand(), a.explainCommand(), a.serveCommand(), a.gcCommand(), a.conformanceCommand(), a.versionCommand(), a.completionCommand())
 	usageOfArgs(root)
 	a.completions(root)
 	return root

@@ -324,6 +324,17 @@ func TestServeCurl(t *testing.T) {
 			t.Errorf("curl does not print %s:\n%s", want, out.String())
 		}
 	}
+	if !strings.Contains(out.String(), "hello\n") {
+		t.Errorf("the container's process prints nothing:\n%s", out.String())
+	}
+	p.run("rm", "shop/build").wants(codeUsage).says("--state").once()
+	p.run("rm", "run/one/exec", "--state", "state").wants(codeUsage).says("belongs to run one", "slipway run --abort one").once()
+	p.run("rm", "none", "--state", "state").wants(codeUsage).says("none has no container", "slipway ps").once()
+	p.run("__complete", "rm", "--state", "state", "sh").wants(0).shows("shop/build\n")
+	for range 2 {
+		p.run("rm", "shop/build", "--state", "state").wants(0).prints("")
+	}
+	p.run("ps", "--all", "--state", "state").wants(0).shows("shop/build", "destroyed")
 	status, text := s.get("/v1alpha1/artifacts/none")
 	if status != http.StatusNotFound || !strings.Contains(text, `"code":"not_found"`) {
 		t.Errorf("an artifact that is not there: %d %s", status, text)
@@ -336,7 +347,7 @@ func TestServeCurl(t *testing.T) {
 		}
 	}
 	s.stop() // which sends the last traces
-	for _, path := range [][]string{{"RunService/StartRun", "run", "Worker/StartProcess"}, {"RunService/StartRun", "run", "Worker/CreateContainer"}} {
+	for _, path := range [][]string{{"RunService/StartRun", "run", "step", "Worker/StartProcess"}, {"RunService/StartRun", "run", "step", "Worker/CreateContainer"}} {
 		if !c.has(path) {
 			t.Errorf("no trace goes from %q down; there are %q", path, c.names())
 		}

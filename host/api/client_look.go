@@ -54,6 +54,12 @@ func (c *Client) Runs(ctx context.Context) ([]host.RunInfo, error) {
 	return out, nil
 }
 
+// DestroyContainer ends an owner's container and all that is in it. An owner who has none is sdk.NotFound; those of runs are refused.
+func (c *Client) DestroyContainer(ctx context.Context, owner string) error {
+	_, err := c.containers.DestroyContainer(ctx, connect.NewRequest(&pb.DestroyContainerRequest{Owner: owner}))
+	return c.err(ctx, err)
+}
+
 // Containers lists what is remembered of the containers whose owners begin with a prefix, in the order in which they were made.
 func (c *Client) Containers(ctx context.Context, ownerPrefix string) ([]host.ContainerInfo, error) {
 	r, err := c.containers.ListContainers(ctx, connect.NewRequest(&pb.ListContainersRequest{OwnerPrefix: ownerPrefix, All: true}))

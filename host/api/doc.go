@@ -28,9 +28,18 @@
 //	curl --unix-socket S -H 'Content-Type: application/json' -d '{"id": "one"}' \
 //	  http://slipway/slipway.host.v1alpha1.RunService/WaitRun
 //
+// A container is there for as long as its owner wants, and goes by itself when nobody has used it for its ttl. Commands run in it by name:
+//
+//	curl --unix-socket S -H 'Content-Type: application/json' http://slipway/slipway.host.v1alpha1.ContainerService/EnsureContainer \
+//	  -d '{"owner": "shop/build", "ttl": "3600s"}'
+//	curl --unix-socket S -H 'Content-Type: application/json' http://slipway/slipway.host.v1alpha1.ProcessService/StartProcess \
+//	  -d '{"owner": "shop/build", "name": "first", "path": "echo", "args": ["hello"]}'
+//	curl --unix-socket S -N 'http://slipway/v1alpha1/output/shop/build?process=first'
+//
 // # Who owns what
 //
-// Runs, containers and processes are the host's: a client that goes away ends none of them. A run ends when its steps have ended and
+// Runs, containers and processes are the host's: a client that goes away ends none of them. What a container has is destroyed by
+// DestroyContainer, by "slipway rm", or after its ttl. A run ends when its steps have ended and
 // each output that StartRun wanted was accepted; a client that comes back with the same id watches it from the beginning. Of a daemon
 // that was killed the next one on its state directory resumes a run when it is asked to start it again.
 package api

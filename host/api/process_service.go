@@ -53,7 +53,7 @@ func (s *Server) ensure(ctx context.Context, msg *pb.EnsureContainerRequest) (*h
 	req := host.ContainerRequest{Team: msg.GetTeam(), Runtime: msg.GetRuntime(), Platform: msg.GetPlatform(), Tags: msg.GetTags(), Kind: pool.Build,
 		ImageRef: msg.GetImageRef(), User: msg.GetUser(), Dir: msg.GetDir(), Limits: fromResources(msg.GetLimits()),
 		Privileged: msg.GetPrivileged(), Hermetic: msg.GetHermetic(), Features: texts[sdk.Feature](msg.GetFeatures()),
-		With: msg.GetWith(), Priority: int(msg.GetPriority()), WaitLimit: msg.GetWaitLimit().AsDuration()}
+		With: msg.GetWith(), Priority: int(msg.GetPriority()), WaitLimit: msg.GetWaitLimit().AsDuration(), TTL: msg.GetTtl().AsDuration()}
 	r := fromResources(msg.GetResources())
 	req.Resources = pool.Resources{CPUMillis: r.CPUMillis, MemoryBytes: r.MemoryBytes, DiskBytes: r.DiskBytes, PIDs: r.PIDs}
 	switch {

@@ -151,6 +151,15 @@ func (m *marker) held(v Verdict, c ContainerRecord) Verdict {
 	case !known && c.State != There: // it works no more
 		v.Reason = fmt.Sprintf("its owner %s may still want what its container left", c.Owner)
 		return m.after(v, c.Since, m.Rules.Abandoned)
+	case !known && c.TTL > 0 && c.Running:
+		v.Reason = fmt.Sprintf("something runs in it; when that has ended, and its owner %s has not used it for %s, it goes", c.Owner, c.TTL)
+		return v
+	case !known && c.TTL > 0:
+		v.Reason = fmt.Sprintf("its owner %s has not destroyed it; it goes when nobody has used it for %s", c.Owner, c.TTL)
+		if v = m.after(v, c.Used, c.TTL); v.Action == Destroy {
+			v.Reason = fmt.Sprintf("its owner %s has not used it for %s", c.Owner, c.TTL)
+		}
+		return v
 	case !known:
 		v.Reason = fmt.Sprintf("its owner %s has not destroyed it", c.Owner)
 		return v
@@ -175,6 +184,12 @@ func (m *marker) held(v Verdict, c ContainerRecord) Verdict {
 func (s Snapshot) Expired(a Artifact) bool {
 	m := marker{Snapshot: s}
 	return a.Held == "" && a.Keep != 0 && m.after(Verdict{}, a.Since, a.Keep).Action == Destroy
+}
+
+// Idle tells whether a container whose owner is no run has not been used for as long as that wanted it kept.
+func (s Snapshot) Idle(c ContainerRecord) bool {
+	m := marker{Snapshot: s}
+	return c.State == There && c.TTL > 0 && m.held(Verdict{}, c).Action == Destroy
 }
 
 // Left tells whether nobody wants any more what a container left that is over: its owner may still make artifacts of it. A run that can be

@@ -40,6 +40,11 @@ func TestContainers(t *testing.T) {
 	}{
 		"of a run under way":               {ContainerRecord{State: There}, &going, 0, Keep, 0, "run r is under way"},
 		"of an owner who is no run":        {ContainerRecord{State: There}, nil, 0, Keep, 0, "o has not destroyed it"},
+		"used not long ago":                {ContainerRecord{State: There, TTL: 2 * time.Hour, Used: ago(time.Hour)}, nil, 0, Keep, time.Hour, "when nobody has used it for 2h"},
+		"not used for its TTL":             {ContainerRecord{State: There, TTL: 2 * time.Hour, Used: ago(2 * time.Hour)}, nil, 0, Destroy, 0, "o has not used it for 2h"},
+		"not used, and something runs":     {ContainerRecord{State: There, TTL: 2 * time.Hour, Used: ago(9 * time.Hour), Running: true}, nil, 0, Keep, 0, "something runs in it"},
+		"not used, the clock jumps":        {ContainerRecord{State: There, TTL: 2 * time.Hour, Used: ago(9 * time.Hour)}, nil, time.Hour, Keep, time.Hour, "when nobody"},
+		"of a run, with a TTL":             {ContainerRecord{State: There, TTL: time.Hour, Used: ago(9 * time.Hour)}, &going, 0, Keep, 0, "run r is under way"},
 		"of an ended run":                  {ContainerRecord{State: There}, &ended, 0, Destroy, 0, "run r has ended"},
 		"failed, of an ended run":          {ContainerRecord{State: There, Kept: true}, &ended, 0, Keep, 119 * time.Hour, "kept to be looked at"},
 		"failed long ago":                  {ContainerRecord{State: There, Kept: true}, &Owner{Name: "run r", Ended: true, Idle: ago(120 * time.Hour)}, 0, Destroy, 0, "command failed"},

@@ -7,7 +7,8 @@
 //   - What is being made or filled stays. What nobody makes any more, though it was never finished, goes: nothing is creating for ever.
 //   - What was to be destroyed goes.
 //   - A container stays as long as its owner may still work. One of a run that has ended goes; if its command failed and it was
-//     kept for people to look at, after Failed. One of a run that nobody resumes goes after Abandoned.
+//     kept for people to look at, after Failed. One of a run that nobody resumes goes after Abandoned. One of another owner goes when
+//     that destroys it, or when nothing has run in it and nobody has asked for it for as long as he said.
 //   - A container's own volumes share its fate. Of one that is over they go once its owner cannot ask for them any more.
 //   - A volume with the content of an artifact goes with that, which is when it was removed or has expired.
 //   - Nothing goes before what was cloned from it, has it as its root or mounts it.
@@ -52,6 +53,11 @@ type ContainerRecord struct {
 	Busy  bool      // somebody works on it now
 	Kept  bool      // its command has failed, and it is kept for people to look at
 	Uses  []string  // the volumes that it has without a copy, and its own: its root, and what it mounts
+
+	// TTL is how long one whose owner is no run is kept while nobody uses it; zero: until its owner destroys it.
+	TTL     time.Duration
+	Used    time.Time // when somebody last asked for it, or something in it ended
+	Running bool      // something runs in it
 }
 
 // VolumeRecord is what the host knows of a volume.

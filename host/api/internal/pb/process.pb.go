@@ -61,7 +61,9 @@ type EnsureContainerRequest struct {
 	Check bool `protobuf:"varint,21,opt,name=check,proto3" json:"check,omitempty"`
 	// What containers of one team leave there for the next one. Each has a copy of its own, and only SealContainer with save_caches keeps what
 	// is in it.
-	Caches        []*ContainerCache `protobuf:"bytes,22,rep,name=caches,proto3" json:"caches,omitempty"`
+	Caches []*ContainerCache `protobuf:"bytes,22,rep,name=caches,proto3" json:"caches,omitempty"`
+	// How long it is kept while nobody uses it: nothing runs in it, and nobody asks for it by its owner. Absent: until DestroyContainer.
+	Ttl           *durationpb.Duration `protobuf:"bytes,23,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -246,6 +248,13 @@ func (x *EnsureContainerRequest) GetCheck() bool {
 func (x *EnsureContainerRequest) GetCaches() []*ContainerCache {
 	if x != nil {
 		return x.Caches
+	}
+	return nil
+}
+
+func (x *EnsureContainerRequest) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
 	}
 	return nil
 }
@@ -1579,7 +1588,7 @@ var File_slipway_host_v1alpha1_process_proto protoreflect.FileDescriptor
 
 const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"\n" +
-	"#slipway/host/v1alpha1/process.proto\x12\x15slipway.host.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/host/v1alpha1/common.proto\"\xb6\x06\n" +
+	"#slipway/host/v1alpha1/process.proto\x12\x15slipway.host.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/host/v1alpha1/common.proto\"\xe3\x06\n" +
 	"\x16EnsureContainerRequest\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
 	"\aruntime\x18\x02 \x01(\tR\aruntime\x12\x1a\n" +
@@ -1606,7 +1615,8 @@ const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"wait_limit\x18\x13 \x01(\v2\x19.google.protobuf.DurationR\twaitLimit\x12=\n" +
 	"\x06shared\x18\x14 \x03(\v2%.slipway.host.v1alpha1.ContainerInputR\x06shared\x12\x14\n" +
 	"\x05check\x18\x15 \x01(\bR\x05check\x12=\n" +
-	"\x06caches\x18\x16 \x03(\v2%.slipway.host.v1alpha1.ContainerCacheR\x06caches\":\n" +
+	"\x06caches\x18\x16 \x03(\v2%.slipway.host.v1alpha1.ContainerCacheR\x06caches\x12+\n" +
+	"\x03ttl\x18\x17 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\":\n" +
 	"\x0eContainerCache\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"@\n" +
@@ -1765,43 +1775,44 @@ var file_slipway_host_v1alpha1_process_proto_depIdxs = []int32{
 	26, // 4: slipway.host.v1alpha1.EnsureContainerRequest.wait_limit:type_name -> google.protobuf.Duration
 	2,  // 5: slipway.host.v1alpha1.EnsureContainerRequest.shared:type_name -> slipway.host.v1alpha1.ContainerInput
 	1,  // 6: slipway.host.v1alpha1.EnsureContainerRequest.caches:type_name -> slipway.host.v1alpha1.ContainerCache
-	7,  // 7: slipway.host.v1alpha1.ListContainersResponse.containers:type_name -> slipway.host.v1alpha1.Container
-	27, // 8: slipway.host.v1alpha1.Container.created_at:type_name -> google.protobuf.Timestamp
-	8,  // 9: slipway.host.v1alpha1.Container.processes:type_name -> slipway.host.v1alpha1.Process
-	27, // 10: slipway.host.v1alpha1.Process.started_at:type_name -> google.protobuf.Timestamp
-	27, // 11: slipway.host.v1alpha1.Process.ended_at:type_name -> google.protobuf.Timestamp
-	28, // 12: slipway.host.v1alpha1.Process.exit:type_name -> slipway.host.v1alpha1.Exit
-	24, // 13: slipway.host.v1alpha1.SealContainerResponse.outputs:type_name -> slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
-	15, // 14: slipway.host.v1alpha1.WaitProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	28, // 15: slipway.host.v1alpha1.WaitProcessResponse.exit:type_name -> slipway.host.v1alpha1.Exit
-	29, // 16: slipway.host.v1alpha1.WaitProcessResponse.error:type_name -> slipway.host.v1alpha1.Error
-	15, // 17: slipway.host.v1alpha1.FollowOutputRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	27, // 18: slipway.host.v1alpha1.Record.time:type_name -> google.protobuf.Timestamp
-	15, // 19: slipway.host.v1alpha1.WriteStdinRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	15, // 20: slipway.host.v1alpha1.SignalProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	0,  // 21: slipway.host.v1alpha1.ContainerService.EnsureContainer:input_type -> slipway.host.v1alpha1.EnsureContainerRequest
-	5,  // 22: slipway.host.v1alpha1.ContainerService.ListContainers:input_type -> slipway.host.v1alpha1.ListContainersRequest
-	9,  // 23: slipway.host.v1alpha1.ContainerService.SealContainer:input_type -> slipway.host.v1alpha1.SealContainerRequest
-	11, // 24: slipway.host.v1alpha1.ContainerService.DestroyContainer:input_type -> slipway.host.v1alpha1.DestroyContainerRequest
-	13, // 25: slipway.host.v1alpha1.ProcessService.StartProcess:input_type -> slipway.host.v1alpha1.StartProcessRequest
-	16, // 26: slipway.host.v1alpha1.ProcessService.WaitProcess:input_type -> slipway.host.v1alpha1.WaitProcessRequest
-	18, // 27: slipway.host.v1alpha1.ProcessService.FollowOutput:input_type -> slipway.host.v1alpha1.FollowOutputRequest
-	20, // 28: slipway.host.v1alpha1.ProcessService.WriteStdin:input_type -> slipway.host.v1alpha1.WriteStdinRequest
-	22, // 29: slipway.host.v1alpha1.ProcessService.SignalProcess:input_type -> slipway.host.v1alpha1.SignalProcessRequest
-	4,  // 30: slipway.host.v1alpha1.ContainerService.EnsureContainer:output_type -> slipway.host.v1alpha1.EnsureContainerResponse
-	6,  // 31: slipway.host.v1alpha1.ContainerService.ListContainers:output_type -> slipway.host.v1alpha1.ListContainersResponse
-	10, // 32: slipway.host.v1alpha1.ContainerService.SealContainer:output_type -> slipway.host.v1alpha1.SealContainerResponse
-	12, // 33: slipway.host.v1alpha1.ContainerService.DestroyContainer:output_type -> slipway.host.v1alpha1.DestroyContainerResponse
-	14, // 34: slipway.host.v1alpha1.ProcessService.StartProcess:output_type -> slipway.host.v1alpha1.StartProcessResponse
-	17, // 35: slipway.host.v1alpha1.ProcessService.WaitProcess:output_type -> slipway.host.v1alpha1.WaitProcessResponse
-	19, // 36: slipway.host.v1alpha1.ProcessService.FollowOutput:output_type -> slipway.host.v1alpha1.Record
-	21, // 37: slipway.host.v1alpha1.ProcessService.WriteStdin:output_type -> slipway.host.v1alpha1.WriteStdinResponse
-	23, // 38: slipway.host.v1alpha1.ProcessService.SignalProcess:output_type -> slipway.host.v1alpha1.SignalProcessResponse
-	30, // [30:39] is the sub-list for method output_type
-	21, // [21:30] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	26, // 7: slipway.host.v1alpha1.EnsureContainerRequest.ttl:type_name -> google.protobuf.Duration
+	7,  // 8: slipway.host.v1alpha1.ListContainersResponse.containers:type_name -> slipway.host.v1alpha1.Container
+	27, // 9: slipway.host.v1alpha1.Container.created_at:type_name -> google.protobuf.Timestamp
+	8,  // 10: slipway.host.v1alpha1.Container.processes:type_name -> slipway.host.v1alpha1.Process
+	27, // 11: slipway.host.v1alpha1.Process.started_at:type_name -> google.protobuf.Timestamp
+	27, // 12: slipway.host.v1alpha1.Process.ended_at:type_name -> google.protobuf.Timestamp
+	28, // 13: slipway.host.v1alpha1.Process.exit:type_name -> slipway.host.v1alpha1.Exit
+	24, // 14: slipway.host.v1alpha1.SealContainerResponse.outputs:type_name -> slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
+	15, // 15: slipway.host.v1alpha1.WaitProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	28, // 16: slipway.host.v1alpha1.WaitProcessResponse.exit:type_name -> slipway.host.v1alpha1.Exit
+	29, // 17: slipway.host.v1alpha1.WaitProcessResponse.error:type_name -> slipway.host.v1alpha1.Error
+	15, // 18: slipway.host.v1alpha1.FollowOutputRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	27, // 19: slipway.host.v1alpha1.Record.time:type_name -> google.protobuf.Timestamp
+	15, // 20: slipway.host.v1alpha1.WriteStdinRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	15, // 21: slipway.host.v1alpha1.SignalProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	0,  // 22: slipway.host.v1alpha1.ContainerService.EnsureContainer:input_type -> slipway.host.v1alpha1.EnsureContainerRequest
+	5,  // 23: slipway.host.v1alpha1.ContainerService.ListContainers:input_type -> slipway.host.v1alpha1.ListContainersRequest
+	9,  // 24: slipway.host.v1alpha1.ContainerService.SealContainer:input_type -> slipway.host.v1alpha1.SealContainerRequest
+	11, // 25: slipway.host.v1alpha1.ContainerService.DestroyContainer:input_type -> slipway.host.v1alpha1.DestroyContainerRequest
+	13, // 26: slipway.host.v1alpha1.ProcessService.StartProcess:input_type -> slipway.host.v1alpha1.StartProcessRequest
+	16, // 27: slipway.host.v1alpha1.ProcessService.WaitProcess:input_type -> slipway.host.v1alpha1.WaitProcessRequest
+	18, // 28: slipway.host.v1alpha1.ProcessService.FollowOutput:input_type -> slipway.host.v1alpha1.FollowOutputRequest
+	20, // 29: slipway.host.v1alpha1.ProcessService.WriteStdin:input_type -> slipway.host.v1alpha1.WriteStdinRequest
+	22, // 30: slipway.host.v1alpha1.ProcessService.SignalProcess:input_type -> slipway.host.v1alpha1.SignalProcessRequest
+	4,  // 31: slipway.host.v1alpha1.ContainerService.EnsureContainer:output_type -> slipway.host.v1alpha1.EnsureContainerResponse
+	6,  // 32: slipway.host.v1alpha1.ContainerService.ListContainers:output_type -> slipway.host.v1alpha1.ListContainersResponse
+	10, // 33: slipway.host.v1alpha1.ContainerService.SealContainer:output_type -> slipway.host.v1alpha1.SealContainerResponse
+	12, // 34: slipway.host.v1alpha1.ContainerService.DestroyContainer:output_type -> slipway.host.v1alpha1.DestroyContainerResponse
+	14, // 35: slipway.host.v1alpha1.ProcessService.StartProcess:output_type -> slipway.host.v1alpha1.StartProcessResponse
+	17, // 36: slipway.host.v1alpha1.ProcessService.WaitProcess:output_type -> slipway.host.v1alpha1.WaitProcessResponse
+	19, // 37: slipway.host.v1alpha1.ProcessService.FollowOutput:output_type -> slipway.host.v1alpha1.Record
+	21, // 38: slipway.host.v1alpha1.ProcessService.WriteStdin:output_type -> slipway.host.v1alpha1.WriteStdinResponse
+	23, // 39: slipway.host.v1alpha1.ProcessService.SignalProcess:output_type -> slipway.host.v1alpha1.SignalProcessResponse
+	31, // [31:40] is the sub-list for method output_type
+	22, // [22:31] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_process_proto_init() }

@@ -1,0 +1,55 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/slipway-run/slipway/host/lifecycle"
+	"github.com/slipway-run/slipway/host/reap"
+	"github.com/slipway-run/slipway/host/store"
+)
+
+// A container whose owner is no run may be given a TTL. It is used whenever somebody finds it by its owner, and for as long as something runs in it; the time of
+// the first is that of its row's last change.
+
+// useEvery bounds how often it is noted that a container is used; of a short TTL it is a tenth.
+const useEvery = time.Minute
+
+// noteUse notes that somebody has asked for a container, so that its TTL begins anew. Where that cannot be noted the call goes on: what it starts keeps the container.
+func (h *Host) noteUse(ctx context.Context, row store.Container, ttl time.Duration) {
+	since := h.clock.wall().Sub(row.UpdatedAt)
+	if ttl <= 0 || row.State != lifecycle.ContainerReady || since >= 0 && since < min(ttl/10, useEvery) {
+		return
+	}
+	err := h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+		_, err := h.moveContainer(tx, row.ID, lifecycle.Described, nil)
+		return err
+	})
+	if err != nil && !tooLate(err) && ctx.Err() == nil {
+		h.log.Warn("it could not be noted that a container is used; it may go when its TTL has passed", "owner", row.Owner, "ttl", ttl, "error", err)
+	}
+}
+
+// recordOf is what the reaper has to know of a container that is not over.
+func (h *Host) recordOf(tx *store.Tx, c store.Container) (reap.ContainerRecord, error) {
+	r := reap.ContainerRecord{ID: c.ID, Owner: c.Owner, Since: c.UpdatedAt, Busy: h.busy.has(c.ID), State: containerStates(c.State)}
+	if r.State == reap.Over {
+		return r, nil
+	}
+	var kept containerRecord
+	if err := json.Unmarshal(c.Spec, &kept); err != nil {
+		return r, fmt.Errorf("record of container %s: %w", c.ID, err)
+	}
+	r.Uses, r.Kept = kept.mounted(), kept.Kept
+	if r.TTL, r.Used = kept.TTL, c.UpdatedAt; r.TTL == 0 {
+		return r, nil
+	}
+	processes, err := tx.Processes(store.ProcessFilter{Container: c.ID})
+	for _, p := range processes {
+		r.Running = r.Running || p.State == lifecycle.ProcessStarting || p.State == lifecycle.ProcessRunning
+		r.Used = later(r.Used, p.EndedAt)
+	}
+	return r, err
+}
