@@ -79,8 +79,9 @@ func (h *history) meddle(call string, real func() error) error {
 	return real()
 }
 
-// kill ends what the host writes at this moment: to the next one it was killed. What it still does on the worker is what was under way then.
-func (h *history) kill() {
+// kill ends what the host writes at this moment, and those who wait for it: to the next one it was killed. What it still does on the worker is what was under way then.
+func (h *history) kill(callers context.CancelFunc) {
+	defer callers()
 	h.mu.Lock()
 	h.killed = true
 	h.mu.Unlock()
@@ -228,6 +229,8 @@ func (h *history) pick(wants ...wish) []string {
 
 // happen is what a few callers do at once.
 func (h *history) happen(step int) {
+	ctx, cancel := context.WithCancel(testkit.Context(h.t))
+	defer cancel()
 	var calls []func()
 	busy := make(map[string]bool)
 	do := func(owner string, f func(context.Context, string) wish) {
@@ -236,7 +239,7 @@ func (h *history) happen(step int) {
 		}
 		busy[owner] = true
 		calls = append(calls, func() {
-			want := f(testkit.Context(h.t), owner)
+			want := f(ctx, owner)
 			h.set(owner, func(f *fate) { f.want = want })
 		})
 	}
@@ -275,7 +278,7 @@ func (h *history) happen(step int) {
 				}
 			}
 		case what == 8:
-			calls = append(calls, func() { _, _ = h.r.h.Reap(testkit.Context(h.t), false) })
+			calls = append(calls, func() { _, _ = h.r.h.Reap(ctx, false) })
 		default:
 			ends = true
 			kills = h.dice.IntN(2) == 0
@@ -283,7 +286,7 @@ func (h *history) happen(step int) {
 	}
 	switch {
 	case kills:
-		calls = append(calls, h.kill)
+		calls = append(calls, func() { h.kill(cancel) })
 	case ends:
 		calls = append(calls, func() { closeTestHost(h.t, h.r.h) })
 	case h.dice.IntN(16) == 0: // under all that
@@ -471,6 +474,12 @@ func happenAll(t testing.TB, seed uint64) {
 	h := &history{t: t, dir: newStateDir(t), clk: newTestClock(), owners: make(map[string]*fate), verdicts: make(map[string]string),
 		chance: rand.New(rand.NewPCG(seed, 0)), dice: rand.New(rand.NewPCG(seed, 1))}
 	h.lies = newLies(seed, h.clk)
+	began := time.Now()
+	defer func() {
+		if took := time.Since(began); took > testTiming.WorkerGone/2 {
+			t.Errorf("it took %s: something was waited for that did not come", took)
+		}
+	}()
 	h.r = newReborn(t, Options{StateDir: h.dir, clock: h.clk.clock()})
 	calls := h.r.hook
 	h.r.hook = func(ctx context.Context, call, id string, n int, real func() error) error {
