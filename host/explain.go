@@ -21,6 +21,7 @@ type PlacementState string
 const (
 	PlacementPlaced  PlacementState = "placed"  // it has a worker
 	PlacementWaiting PlacementState = "waiting" // every worker that would do is full
+	PlacementTurn    PlacementState = "turn"    // as many steps go side by side as may: it comes to be placed when one of them has ended
 	PlacementAsked   PlacementState = "asked"   // what would be, if it were asked for now
 )
 
@@ -33,10 +34,10 @@ type Explanation struct {
 	Held   bool          // its owner had the place already, so nothing was weighed
 	Scores []pool.Score  // of Worker, in the order of the chain
 	At     time.Time     // placed: when
-	Waited time.Duration // placed: before that; waiting: so far
+	Waited time.Duration // placed: before that; waiting, turn: so far
 
-	Position int // waiting: in the queue, from 1
-	Priority int // waiting: its own
+	Position int // waiting, turn: among those who wait, from 1
+	Priority int // waiting, turn: its own
 
 	// Workers has a verdict on each worker, the best first. Placed: on the others, as things stood then; nil where there were too many
 	// to keep, or the record is an older host's.
@@ -52,6 +53,11 @@ func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, er
 			Workers: h.place.Explain(h.index, w.Spec)}
 		_, e.Err = h.place.Choose(h.index, w.Spec)
 		return e, nil
+	}
+	for _, w := range h.turnWaits() {
+		if w.owner == owner {
+			return w.explain(), nil
+		}
 	}
 	var e *Explanation
 	err := h.store.View(ctx, func(tx *store.Tx) (err error) {

@@ -96,7 +96,7 @@ func runsIn(ctx context.Context, st *store.Store) (rows []store.Run, err error) 
 // ExplainRun explains where the steps of a run were placed, in the order in which they were, and what those wait for that are not yet. An
 // unknown run has none.
 func (h *Host) ExplainRun(ctx context.Context, run string) ([]*Explanation, error) {
-	waiting := h.queue.Waiting() // first: a step that is placed meanwhile is found there
+	turns, waiting := h.turnWaits(), h.queue.Waiting() // first, and in this order: a step that goes on meanwhile is found where it is then
 	out, err := placements(ctx, h.store, run)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,12 @@ func (h *Host) ExplainRun(ctx context.Context, run string) ([]*Explanation, erro
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, e)
+		out, placed[w.Owner] = append(out, e), true
+	}
+	for _, w := range turns {
+		if !placed[w.owner] && strings.HasPrefix(w.owner, RunOwner(run, "")) {
+			out = append(out, w.explain())
+		}
 	}
 	return out, nil
 }

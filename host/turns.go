@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -38,9 +39,34 @@ type turns struct {
 
 // comer is who waits for a turn.
 type comer struct {
+	owner    string
 	team     string
 	priority int
+	since    time.Time
 	let      chan struct{} // closed once it may go
+}
+
+// turnWait is one that waits for a turn, as others are told of it.
+type turnWait struct {
+	*comer
+	position int // among those who wait, from 1
+	most     int // go at a time
+}
+
+// waits lists who waits, the first to go first, as things stand.
+func (t *turns) waits() []turnWait {
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := slices.Clone(t.waiting)
+	slices.SortStableFunc(all, t.order)
+	out := make([]turnWait, len(all))
+	for i, c := range all {
+		out[i] = turnWait{c, i + 1, t.most}
+	}
+	return out
 }
 
 func newTurns(most int64) *turns {
@@ -51,11 +77,11 @@ func newTurns(most int64) *turns {
 }
 
 // take waits for a turn; waits is called if there is none at once. Done has to be called at its end, once. The error is ctx's.
-func (t *turns) take(ctx context.Context, team string, priority int, waits func(most int)) (done func(), err error) {
+func (t *turns) take(ctx context.Context, c *comer, waits func(most int)) (done func(), err error) {
 	if t == nil {
 		return func() {}, nil
 	}
-	c := &comer{team: team, priority: priority, let: make(chan struct{})}
+	c.since, c.let = time.Now(), make(chan struct{})
 	t.mu.Lock()
 	t.waiting = append(t.waiting, c)
 	t.next()
@@ -63,7 +89,7 @@ func (t *turns) take(ctx context.Context, team string, priority int, waits func(
 	done = func() {
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.leave(team)
+		t.leave(c.team)
 	}
 	select {
 	case <-c.let:
@@ -81,7 +107,7 @@ func (t *turns) take(ctx context.Context, team string, priority int, waits func(
 	if i := slices.Index(t.waiting, c); i >= 0 {
 		t.waiting = slices.Delete(t.waiting, i, i+1)
 	} else { // it was let go just now
-		t.leave(team)
+		t.leave(c.team)
 	}
 	return nil, ctx.Err()
 }
@@ -100,7 +126,7 @@ func (t *turns) next() {
 	for t.all < t.most && len(t.waiting) > 0 {
 		first := 0
 		for i := range t.waiting {
-			if t.before(t.waiting[i], t.waiting[first]) {
+			if t.order(t.waiting[i], t.waiting[first]) < 0 {
 				first = i
 			}
 		}
@@ -116,9 +142,9 @@ func (t *turns) next() {
 	}
 }
 
-// before tells whether a goes before b, which is older or the same. The lock is held.
-func (t *turns) before(a, b *comer) bool {
-	return cmp.Or(-cmp.Compare(a.priority, b.priority), cmp.Compare(t.going[a.team], t.going[b.team]), cmp.Compare(t.served[a.team], t.served[b.team])) < 0
+// order is less than nothing if a goes before b whichever is older, and nothing if the older one goes first. The lock is held.
+func (t *turns) order(a, b *comer) int {
+	return cmp.Or(-cmp.Compare(a.priority, b.priority), cmp.Compare(t.going[a.team], t.going[b.team]), cmp.Compare(t.served[a.team], t.served[b.team]))
 }
 
 // hostTurns are those of a host: of configured many, zero for no number, and of the files that it may have open.
@@ -140,11 +166,13 @@ func (r *run) turn(ctx context.Context, s *job.Step) (done func(), err error) {
 			r.tell(Event{Step: s.Name, Kind: EventWaiting, Message: fmt.Sprintf("for its turn, as others do: %d may go at a time", most)})
 		})
 	}
-	mine, err := r.turns.take(ctx, s.Team, s.Priority, waits)
+	who := comer{owner: RunOwner(r.id, s.Name), team: s.Team, priority: s.Priority}
+	first, second := who, who
+	mine, err := r.turns.take(ctx, &first, waits)
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.h.turns.take(ctx, s.Team, s.Priority, waits)
+	all, err := r.h.turns.take(ctx, &second, waits)
 	if err != nil {
 		mine()
 		return nil, err
@@ -153,6 +181,24 @@ func (r *run) turn(ctx context.Context, s *job.Step) (done func(), err error) {
 		all()
 		mine()
 	}, nil
+}
+
+// turnWaits lists the steps that wait for a turn, of this host's or of their run's.
+func (h *Host) turnWaits() []turnWait {
+	h.mu.Lock()
+	runs := slices.Collect(maps.Values(h.going))
+	h.mu.Unlock()
+	out := h.turns.waits()
+	for _, r := range runs {
+		out = append(out, r.turns.waits()...)
+	}
+	return out
+}
+
+// explain says that a step waits for its turn.
+func (w turnWait) explain() *Explanation {
+	return &Explanation{Owner: w.owner, State: PlacementTurn, Waited: time.Since(w.since), Position: w.position, Priority: w.priority,
+		Err: fmt.Errorf("%d steps may go at a time, and as many do", w.most)}
 }
 
 // FilesExhausted tells whether an error says that this process, or this machine, has as many files open as it may: what failed so can be done again once others

@@ -80,7 +80,7 @@ func TestStepsTakeTurns(t *testing.T) {
 // TestOrderOfTurns: who waits for a turn goes by priority, then fairly between teams, then by age; who leaves takes no turn with him.
 func TestOrderOfTurns(t *testing.T) {
 	turns := newTurns(1)
-	done, err := turns.take(t.Context(), "red", 0, func(int) { t.Error("the first waits") })
+	done, err := turns.take(t.Context(), &comer{team: "red"}, func(int) { t.Error("the first waits") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestOrderOfTurns(t *testing.T) {
 	come := func(ctx context.Context, name, team string, priority int) {
 		waits := make(chan struct{})
 		comers.Go(func() {
-			done, err := turns.take(ctx, team, priority, func(int) { close(waits) })
+			done, err := turns.take(ctx, &comer{owner: name, team: team, priority: priority}, func(int) { close(waits) })
 			if err != nil {
 				return
 			}
@@ -111,6 +111,9 @@ func TestOrderOfTurns(t *testing.T) {
 		defer turns.mu.Unlock()
 		return len(turns.waiting) == 5
 	})
+	if w := turns.waits(); len(w) != 5 || w[0].owner != "urgent" || w[0].position != 1 || w[1].owner != "blue 1" || w[4].position != 5 {
+		t.Errorf("who waits is told as %+v", w)
+	}
 	done()
 	comers.Wait()
 	if want := []string{"urgent", "blue 1", "red 1", "blue 2", "red 2"}; !slices.Equal(went, want) {
@@ -171,5 +174,81 @@ func TestOutputIsBounded(t *testing.T) {
 	p := &Process{stored: make(chan struct{})}
 	if _, err := p.Output(ctx, 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want it to be cancelled", err)
+	}
+}
+
+// TestTurnsAreTold: who waits for a turn, of its run or of the host, is told of as one that waits for a place is.
+func TestTurnsAreTold(t *testing.T) {
+	t.Parallel()
+	for _, ofRun := range []bool{true, false} {
+		t.Run(fmt.Sprintf("of the run %v", ofRun), func(t *testing.T) {
+			t.Parallel()
+			cfg, req := testConfig("m"), RunRequest{ID: "r", Job: parseJob(t, `
+job "j" {
+  step "a" {
+    team = "red"
+    run {
+      path = "sh"
+      args = ["-c", "trap 'exit 0' USR1; echo ready; while :; do sleep 0.01; done"]
+    }
+  }
+  step "b" {
+    team = "red"
+    run {
+      path = "sh"
+      args = ["-c", "trap 'exit 0' USR1; echo ready; while :; do sleep 0.01; done"]
+    }
+  }
+}`)}
+			if req.Parallel = 1; !ofRun {
+				req.Parallel, cfg.Placement.Steps = 0, 1
+			}
+			h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": newMemory(t, "m")}})
+			started := make(chan *Process, 2)
+			req.Events = func(e Event) {
+				if e.Kind == EventStarted {
+					started <- e.Process
+				}
+			}
+			ended := make(chan error, 1)
+			go func() {
+				res, err := h.Run(testkit.Context(t), req)
+				if err == nil && !res.Succeeded() {
+					err = errors.New(states(res))
+				}
+				ended <- err
+			}()
+			end := func(p *Process) {
+				t.Helper()
+				_, err := firstRecord(t, p)
+				if err == nil {
+					err = p.Signal(t.Context(), "USR1")
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			first := <-started
+			other := RunOwner("r", "b")
+			if first.owner == other {
+				other = RunOwner("r", "a")
+			}
+			testkit.Until(t, "the other waits", func() bool {
+				all, err := h.ExplainRun(t.Context(), "r")
+				return err == nil && len(all) == 2 && all[0].State == PlacementPlaced && all[1].State == PlacementTurn && all[1].Owner == other
+			})
+			e, err := h.ExplainOwner(t.Context(), other)
+			if err != nil || e.State != PlacementTurn || e.Position != 1 || e.Err == nil || h.Figures().Turns["red"] != 1 {
+				t.Errorf("it is explained as %+v, %v; %v wait", e, err, h.Figures().Turns)
+			}
+			end(first)
+			end(<-started)
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+			if w := h.turnWaits(); len(w) > 0 {
+				t.Errorf("in the end there wait %+v", w)
+			}
+		})
 	}
 }

@@ -25,7 +25,8 @@ func (a *app) explainCommand() *cobra.Command {
 
 Of a job file it tells how things are now, and nothing is run; what the steps will take from one another is not
 known then. It exits with 4 if a step would have to wait or could not run. Of a run (--state DIR) it tells how
-things were when each step was placed, and of a daemon's also what those wait for that are not placed yet.`,
+things were when each step was placed, and of a daemon's also what those wait for that are not placed yet: a
+place, or their turn.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if a.stateDir == "" || isFile(args[0]) {
@@ -185,6 +186,8 @@ func outcome(e *host.Explanation) string {
 	switch {
 	case e.State == host.PlacementWaiting:
 		return fmt.Sprintf("waits for %s, number %d in the queue", e.Waited.Round(time.Second), e.Position)
+	case e.State == host.PlacementTurn:
+		return fmt.Sprintf("waits for its turn for %s, number %d: %s", e.Waited.Round(time.Second), e.Position, e.Err)
 	case e.State == host.PlacementPlaced && e.Held:
 		return fmt.Sprintf("on worker %s, which it had already", e.Worker)
 	case e.State == host.PlacementPlaced:
@@ -228,13 +231,13 @@ func scores(all []pool.Score) string {
 
 type jsonExplained struct {
 	Step     string        `json:"step"`
-	State    string        `json:"state"`            // placed, waiting, asked
+	State    string        `json:"state"`            // placed, waiting, turn, asked
 	Worker   string        `json:"worker,omitempty"` // that it has or would get
 	Held     bool          `json:"held,omitempty"`   // its owner had the place already
 	Scores   []jsonScore   `json:"scores,omitempty"` // of that worker
 	At       *time.Time    `json:"at,omitempty"`     // when it was placed
 	Waited   float64       `json:"waited_seconds"`
-	Position int           `json:"position,omitempty"` // in the queue, from 1
+	Position int           `json:"position,omitempty"` // among those who wait, from 1
 	Error    string        `json:"error,omitempty"`    // why it would not be placed
 	Workers  []jsonVerdict `json:"workers"`            // the best first; of a placed step, the others
 }

@@ -23,7 +23,7 @@ type metrics struct {
 	steps   *prometheus.CounterVec
 	phases  *prometheus.HistogramVec
 
-	workers, owed, owedSince, waiting, longest, streamed, plugins, restarts, underWay, draining, build *prometheus.Desc
+	workers, owed, owedSince, waiting, turns, longest, streamed, plugins, restarts, underWay, draining, build *prometheus.Desc
 
 	unended, full, free, reserve *prometheus.Desc
 }
@@ -46,7 +46,8 @@ func newMetrics(s *Server) *metrics {
 		owed:      desc("worker_owed", "Things that are still to be destroyed on a worker, by kind. Workers that owe nothing are left out.", "worker", "kind"),
 		owedSince: desc("worker_owed_seconds", "Since when the oldest of them is, as an age.", "worker"),
 		waiting:   desc("waiting", "Steps and containers that wait for a place on a worker, by team.", "team"),
-		longest:   desc("waiting_longest_seconds", "How long the first of them has waited."),
+		turns:     desc("waiting_turns", "Steps that wait since as many go side by side as may, of their run or at all, by team.", "team"),
+		longest:   desc("waiting_longest_seconds", "How long the first has waited for a place."),
 		streamed:  desc("streamed_bytes_total", "Bytes that went to workers, as they were sent, by encoding, or direct from worker to worker.", "via"),
 		plugins:   desc("plugin_up", "1 while a plugin runs, else 0.", "plugin", "state"),
 		restarts:  desc("plugin_restarts_total", "How often a plugin was started again.", "plugin"),
@@ -65,7 +66,7 @@ func newMetrics(s *Server) *metrics {
 
 // Describe tells what Collect gives.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.workers, m.owed, m.owedSince, m.waiting, m.longest, m.streamed, m.plugins, m.restarts, m.underWay, m.draining, m.build,
+	for _, d := range []*prometheus.Desc{m.workers, m.owed, m.owedSince, m.waiting, m.turns, m.longest, m.streamed, m.plugins, m.restarts, m.underWay, m.draining, m.build,
 		m.unended, m.full, m.free, m.reserve} {
 		to <- d
 	}
@@ -99,6 +100,9 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	figures := m.s.h.Figures()
 	for team, n := range figures.Waiting {
 		gauge(m.waiting, float64(n), team)
+	}
+	for team, n := range figures.Turns {
+		gauge(m.turns, float64(n), team)
 	}
 	gauge(m.longest, figures.Longest.Seconds())
 	for state, n := range figures.Runs {

@@ -1661,7 +1661,7 @@ type Explanation struct {
 	// Of a job's step, or a run's; else empty.
 	Step  string `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
 	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	// "placed", "waiting" or "asked".
+	// "placed", "waiting", for a place on a worker, "turn", which it waits for since as many steps go side by side as may, or "asked".
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	// Placed: on which; asked: which is the best now; empty: none takes it.
 	Worker string `protobuf:"bytes,4,opt,name=worker,proto3" json:"worker,omitempty"`
@@ -1670,7 +1670,7 @@ type Explanation struct {
 	Scores []*Score               `protobuf:"bytes,6,rep,name=scores,proto3" json:"scores,omitempty"`
 	At     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=at,proto3" json:"at,omitempty"`
 	Waited *durationpb.Duration   `protobuf:"bytes,8,opt,name=waited,proto3" json:"waited,omitempty"`
-	// In the queue, from 1.
+	// Among those who wait, from 1.
 	Position int64 `protobuf:"varint,9,opt,name=position,proto3" json:"position,omitempty"`
 	Priority int64 `protobuf:"varint,10,opt,name=priority,proto3" json:"priority,omitempty"`
 	// On each worker, the best first.
