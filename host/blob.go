@@ -125,15 +125,6 @@ func (b *blobs) write(ctx context.Context, id string, makeRoom func(want int64),
 	return hex.EncodeToString(w.sum.Sum(nil)), w.n, syncDir(b.dir)
 }
 
-// syncDir puts the names in a directory on the disk: a row that outlives the machine's power must not name a blob that has none.
-func syncDir(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
-}
-
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -53,8 +53,8 @@ type ContainerRequest struct {
 	Hermetic   bool
 	Features   []sdk.Feature // that its processes will need: they cannot be added later
 
-	// TTL is how long it is kept while nobody uses it: nothing runs in it, and nobody finds it by its owner. Zero: until its owner destroys it. Those of runs go
-	// with their runs.
+	// TTL is how long it is kept while nobody uses it: nothing runs in it, and Container and FindContainer are not asked for it. Zero: until its owner destroys
+	// it. Those of runs go with their runs.
 	TTL time.Duration
 
 	// Observe is told of waiting, placement, streams and progress; it must not block. Nil: nobody is.

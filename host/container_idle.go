@@ -11,8 +11,8 @@ import (
 	"github.com/slipway-run/slipway/host/store"
 )
 
-// A container whose owner is no run may be given a TTL. It is used whenever somebody finds it by its owner, and for as long as something runs in it; the time of
-// the first is that of its row's last change.
+// A container whose owner is no run may be given a TTL. It is used whenever its owner finds it, as to start something there, and for as long as something runs in it; the
+// time of the first is that of its row's last change. To wait for what ran there, or to read what that wrote, is no use of it.
 
 // useEvery bounds how often it is noted that a container is used; of a short TTL it is a tenth.
 const useEvery = time.Minute
@@ -24,10 +24,10 @@ func (h *Host) noteUse(ctx context.Context, row store.Container, ttl time.Durati
 		return
 	}
 	err := h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
-		_, err := h.moveContainer(tx, row.ID, lifecycle.Described, nil)
+		_, err := h.moveContainer(tx, row.ID, lifecycle.Used, nil)
 		return err
 	})
-	if err != nil && !tooLate(err) && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil {
 		h.log.Warn("it could not be noted that a container is used; it may go when its TTL has passed", "owner", row.Owner, "ttl", ttl, "error", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slipway-run/slipway/host/job"
@@ -48,22 +49,22 @@ type Explanation struct {
 
 // ExplainOwner explains where an owner's container is, or what it waits for. One that has neither is sdk.NotFound.
 func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, error) {
+	turns := h.turnWaits() // first: a step whose turn comes meanwhile is found where it is then
 	if w, position, ok := h.queue.Find(owner); ok {
 		e := &Explanation{Owner: owner, State: PlacementWaiting, Waited: time.Since(w.Since), Position: position, Priority: w.Spec.Priority,
 			Workers: h.place.Explain(h.index, w.Spec)}
 		_, e.Err = h.place.Choose(h.index, w.Spec)
 		return e, nil
 	}
-	for _, w := range h.turnWaits() {
-		if w.owner == owner {
-			return w.explain(), nil
-		}
-	}
 	var e *Explanation
 	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
 		e, err = explainPlaced(tx, owner)
 		return err
 	})
+	i := slices.IndexFunc(turns, func(w turnWait) bool { return w.owner == owner })
+	if i >= 0 && errors.Is(err, sdk.NotFound) { // else it was placed before, and its run is resumed
+		return turns[i].explain(), nil
+	}
 	return e, err
 }
 

@@ -5,11 +5,9 @@ package host
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 	"time"
 
@@ -105,25 +103,8 @@ func forgotten(t *testing.T, h *Host, clk *testClock) (u use) {
 	if left := h.Tidy(testkit.Context(t)); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
-	err := filepath.WalkDir(h.StateDir(), func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) || err == nil && d.IsDir() {
-			return nil
-		}
-		var info fs.FileInfo
-		if err == nil {
-			info, err = d.Info()
-		}
-		if err == nil {
-			u.state += info.Size()
-		}
-		if strings.Contains(path, "/spool/") {
-			u.spooled++
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	u.state, _ = filesIn(t, h.StateDir())
+	_, u.spooled = filesIn(t, filepath.Join(h.StateDir(), "spool"))
 	var m runtime.MemStats
 	for range 2 { // what has a finalizer goes with the second
 		runtime.GC()

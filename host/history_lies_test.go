@@ -28,6 +28,7 @@ type lies struct {
 	known  map[string]bool          // the ids of that
 	since  map[string]time.Duration // when things were left out for the first time, by id
 	long   map[string]bool          // owners of what was left out for longer than the grace
+	gone   map[string]bool          // the ids of that
 }
 
 type lie int
@@ -41,7 +42,7 @@ const (
 )
 
 func newLies(seed uint64, clk *testClock) *lies {
-	return &lies{clk: clk, chance: rand.New(rand.NewPCG(seed, 2)), known: make(map[string]bool), since: make(map[string]time.Duration), long: make(map[string]bool)}
+	return &lies{clk: clk, chance: rand.New(rand.NewPCG(seed, 2)), known: make(map[string]bool), since: make(map[string]time.Duration), long: make(map[string]bool), gone: make(map[string]bool)}
 }
 
 // turn has it lie in another way, or go on as before.
@@ -65,6 +66,13 @@ func (l *lies) hidLong(owner string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.long[owner]
+}
+
+// hidThing tells whether one thing was.
+func (l *lies) hidThing(id string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.gone[id]
 }
 
 // tell makes of what the worker has what it lists.
@@ -124,7 +132,7 @@ func (l *lies) hides(id string, labels map[string]string) bool {
 	if !before {
 		l.since[id] = now
 	} else if now-since >= testTiming.MissingGrace {
-		l.long[labels[labelOwner]] = true
+		l.long[labels[labelOwner]], l.gone[id] = true, true
 	}
 	return true
 }

@@ -88,7 +88,7 @@ func (r *runHistory) tell(e Event) {
 // live has the run begun, or resumed, by a host that is closed or whose run is interrupted at some moment, or whose worker comes back as another one, or none of these.
 func (r *runHistory) live(last bool) (*RunResult, error) {
 	r.life++
-	ctx, interrupt := context.WithCancel(r.t.Context())
+	ctx, interrupt := context.WithCancel(testkit.Context(r.t))
 	defer interrupt()
 	r.mu.Lock()
 	r.events, r.at, r.reached = 0, 1+r.dice.IntN(25), make(chan struct{})
@@ -183,7 +183,7 @@ func runAll(t testing.TB, seed uint64) {
 	switch {
 	case err == nil: // it has ended
 	case r.dice.IntN(4) == 0:
-		if res, err = r.r.h.AbortRun(t.Context(), "r"); sdk.ClassOf(err) == sdk.NotFound { // it was not begun
+		if res, err = r.r.h.AbortRun(testkit.Context(t), "r"); sdk.ClassOf(err) == sdk.NotFound { // it was not begun
 			return
 		} else if err != nil {
 			t.Fatalf("given up: %v", err)
@@ -204,7 +204,7 @@ func runAll(t testing.TB, seed uint64) {
 	}
 	r.checkStarts()
 	for range 2 {
-		if _, err := r.r.h.Reap(t.Context(), false); err != nil {
+		if _, err := r.r.h.Reap(testkit.Context(t), false); err != nil {
 			t.Error(err)
 		}
 		r.clk.pass(time.Second)

@@ -103,15 +103,7 @@ func TestTidyKeepsStateSmall(t *testing.T) {
 		if err = errors.Join(err, s.Close()); err != nil {
 			t.Fatal(err)
 		}
-		err = filepath.WalkDir(filepath.Join(dir, "spool"), func(_ string, d fs.DirEntry, err error) error {
-			if err == nil && !d.IsDir() {
-				files++
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		_, files = filesIn(t, filepath.Join(dir, "spool"))
 		return rows, files
 	}
 	job("first")
@@ -127,6 +119,32 @@ func TestTidyKeepsStateSmall(t *testing.T) {
 	if r, f := kept(); r != rows || f != files {
 		t.Errorf("in the end there are %d rows and %d files, want %d and %d", r, f, rows, files)
 	}
+}
+
+// filesIn tells how many files are below a directory, in which a host may go on, and how many bytes they have.
+func filesIn(t *testing.T, dir string) (bytes int64, files int) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			return nil
+		}
+		var info fs.FileInfo
+		if err == nil {
+			info, err = d.Info()
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err == nil {
+			files++
+			bytes += info.Size()
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes, files
 }
 
 // TestStateOfManyJobs: what many jobs leave is, once the time for records has passed, what a hundred leave, within a tenth.
@@ -156,19 +174,7 @@ func TestStateOfManyJobs(t *testing.T) {
 			t.Errorf("left: %v", left)
 		}
 		closeTestHost(t, h)
-		err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			info, err := d.Info()
-			if err == nil {
-				bytes += info.Size()
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		bytes, _ = filesIn(t, dir)
 		return bytes
 	}
 	a, b := size(few), size(testkit.Times(5*few, 100*few))

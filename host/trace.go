@@ -20,9 +20,9 @@ func stepSpan(ctx context.Context, run, step string, attempt int) (context.Conte
 		attribute.String("slipway.run", run), attribute.String("slipway.step", step), attribute.Int("slipway.attempt", attempt)))
 }
 
-// tellSpan notes an event of a step in its span, at the time at which it came.
+// tellSpan notes an event of a step in its span, at the time at which it came. Progress is left out: a span keeps only so many events.
 func tellSpan(span trace.Span, e Event) {
-	if !span.IsRecording() {
+	if !span.IsRecording() || e.Kind == EventStreaming || e.Kind == EventCreating {
 		return
 	}
 	var more []attribute.KeyValue

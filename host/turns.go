@@ -77,10 +77,11 @@ func newTurns(most int64) *turns {
 }
 
 // take waits for a turn; waits is called if there is none at once. Done has to be called at its end, once. The error is ctx's.
-func (t *turns) take(ctx context.Context, c *comer, waits func(most int)) (done func(), err error) {
+func (t *turns) take(ctx context.Context, who comer, waits func(most int)) (done func(), err error) {
 	if t == nil {
 		return func() {}, nil
 	}
+	c := &who
 	c.since, c.let = time.Now(), make(chan struct{})
 	t.mu.Lock()
 	t.waiting = append(t.waiting, c)
@@ -167,12 +168,11 @@ func (r *run) turn(ctx context.Context, s *job.Step) (done func(), err error) {
 		})
 	}
 	who := comer{owner: RunOwner(r.id, s.Name), team: s.Team, priority: s.Priority}
-	first, second := who, who
-	mine, err := r.turns.take(ctx, &first, waits)
+	mine, err := r.turns.take(ctx, who, waits)
 	if err != nil {
 		return nil, err
 	}
-	all, err := r.h.turns.take(ctx, &second, waits)
+	all, err := r.h.turns.take(ctx, who, waits)
 	if err != nil {
 		mine()
 		return nil, err
@@ -198,7 +198,7 @@ func (h *Host) turnWaits() []turnWait {
 // explain says that a step waits for its turn.
 func (w turnWait) explain() *Explanation {
 	return &Explanation{Owner: w.owner, State: PlacementTurn, Waited: time.Since(w.since), Position: w.position, Priority: w.priority,
-		Err: fmt.Errorf("%d steps may go at a time, and as many do", w.most)}
+		Err: fmt.Errorf("as many steps go side by side as may: %d", w.most)}
 }
 
 // FilesExhausted tells whether an error says that this process, or this machine, has as many files open as it may: what failed so can be done again once others

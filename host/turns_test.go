@@ -80,7 +80,7 @@ func TestStepsTakeTurns(t *testing.T) {
 // TestOrderOfTurns: who waits for a turn goes by priority, then fairly between teams, then by age; who leaves takes no turn with him.
 func TestOrderOfTurns(t *testing.T) {
 	turns := newTurns(1)
-	done, err := turns.take(t.Context(), &comer{team: "red"}, func(int) { t.Error("the first waits") })
+	done, err := turns.take(t.Context(), comer{team: "red"}, func(int) { t.Error("the first waits") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestOrderOfTurns(t *testing.T) {
 	come := func(ctx context.Context, name, team string, priority int) {
 		waits := make(chan struct{})
 		comers.Go(func() {
-			done, err := turns.take(ctx, &comer{owner: name, team: team, priority: priority}, func(int) { close(waits) })
+			done, err := turns.take(ctx, comer{owner: name, team: team, priority: priority}, func(int) { close(waits) })
 			if err != nil {
 				return
 			}

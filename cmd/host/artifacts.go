@@ -41,8 +41,8 @@ passed: 12 hours, unless "put" is told otherwise or they belong to somebody, as 
 
 // withArtifacts runs f on the artifacts of the state directory.
 func (a *app) withArtifacts(ctx context.Context, f func(artifacts) error) error {
-	if a.stateDir == "" {
-		return usageError{errors.New("artifacts need --state DIR: without one nothing is kept")}
+	if err := a.needsState("artifacts need"); err != nil {
+		return err
 	}
 	return a.withBackend(ctx, readyTime, func(b backend) error { return f(b) })
 }

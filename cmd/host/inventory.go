@@ -19,8 +19,8 @@ type inventory interface {
 // withInventory runs f on what the state directory remembers. With a daemon, live is set and it knows what is under way; else the records are
 // read as they are, and no plugin is started.
 func (a *app) withInventory(ctx context.Context, command string, f func(i inventory, live bool) error) (err error) {
-	if a.stateDir == "" {
-		return usageError{fmt.Errorf("%s needs --state DIR: without one nothing is kept", command)}
+	if err := a.needsState(command + " needs"); err != nil {
+		return err
 	}
 	d, err := a.dial(ctx, answerTime)
 	if err != nil {
@@ -36,6 +36,14 @@ func (a *app) withInventory(ctx context.Context, command string, f func(i invent
 	}
 	defer func() { err = errors.Join(err, r.Close()) }()
 	return f(r, false)
+}
+
+// needsState refuses what says of itself that it "needs" a state directory where the line names none.
+func (a *app) needsState(whatNeeds string) error {
+	if a.stateDir == "" {
+		return usageError{fmt.Errorf("%s --state DIR: without one nothing is kept", whatNeeds)}
+	}
+	return nil
 }
 
 // openRecords opens the state directory for reading, whoever has it open.

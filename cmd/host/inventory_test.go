@@ -4,6 +4,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -83,6 +84,34 @@ func TestServeLook(t *testing.T) {
 	after := look("ps", "--all").wants(0).shows("a    ended  ", "b    ended  ", "run/a/only  m       destroyed  main     exited with 0  sh")
 	s.stop()
 	look("ps", "--all").wants(0).prints(after.out) // without the daemon
+}
+
+// TestServeTurns looks at a run of which one step may go at a time, and two are ready.
+func TestServeTurns(t *testing.T) {
+	t.Parallel()
+	step := func(name string) string {
+		return fmt.Sprintf("  step %q {\n    outputs = [\"out\"]\n    run {\n      path = \"sh\"\n      args = [\"-c\", %q]\n    }\n  }\n", name, awaitScript)
+	}
+	p := newPlace(t).write(map[string]string{"j.hcl": "job \"two\" {\n" + step("one") + step("two") + "}\n"})
+	s := p.serve()
+	r := p.start("run", "j.hcl", "--state", "state", "--id", "a", "--parallel", "1")
+	r.await("its turn")
+	r.await(" | begun")
+	var steps []jsonExplained
+	p.must(json.Unmarshal([]byte(p.run("explain", "a", "--state", "state", "-o", "json").wants(0).out), &steps))
+	if len(steps) != 2 || steps[0].State != "placed" || steps[1].State != "turn" || steps[1].Position != 1 || steps[1].Error != "as many steps go side by side as may: 1" {
+		t.Fatalf("explained are %+v", steps)
+	}
+	p.run("explain", "a", steps[1].Step, "--state", "state").wants(0).shows("step "+steps[1].Step+": waits for its turn for ", ", number 1: as many steps go side by side as may: 1")
+	if _, text := s.get("/metrics"); !strings.Contains(text, `slipway_waiting_turns{team=""} 1`) {
+		t.Errorf("the metrics do not say that one waits for its turn:\n%s", text)
+	}
+	for i, e := range steps {
+		r.awaitTimes(" | begun", i+1)
+		s.call("ProcessService/SignalProcess", fmt.Sprintf(`{"process": {"owner": "run/a/%s"}, "signal": "USR1"}`, e.Step))
+	}
+	r.wait().wants(0)
+	s.stop()
 }
 
 // TestMuteDaemon has a daemon that accepts and says nothing. Nobody waits for it for ever.

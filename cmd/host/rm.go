@@ -20,8 +20,8 @@ What was told of their processes, and their output, can still be read. A contain
 slipway run --abort RUN.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if a.stateDir == "" {
-				return usageError{errors.New("rm needs --state DIR: without one nothing is kept")}
+			if err := a.needsState("rm needs"); err != nil {
+				return err
 			}
 			for _, owner := range args {
 				if run := host.RunOf(owner); run != "" {

@@ -327,6 +327,7 @@ func TestServeCurl(t *testing.T) {
 	if !strings.Contains(out.String(), "hello\n") {
 		t.Errorf("the container's process prints nothing:\n%s", out.String())
 	}
+	p.run("gc", "explain", "shop/build", "--state", "state").wants(0).shows("used it for 1h0m0s")
 	p.run("rm", "shop/build").wants(codeUsage).says("--state").once()
 	p.run("rm", "run/one/exec", "--state", "state").wants(codeUsage).says("belongs to run one", "slipway run --abort one").once()
 	p.run("rm", "none", "--state", "state").wants(codeUsage).says("none has no container", "slipway ps").once()

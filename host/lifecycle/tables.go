@@ -14,6 +14,7 @@ const (
 	Claimed   Event = "claimed"   // the intent is kept, before the first call to the worker
 	Described Event = "described" // what it is made of is known
 	Made      Event = "made"      // the worker has it
+	Used      Event = "used"      // its owner has asked for it
 	Sealed    Event = "sealed"    // its content never changes from now on
 	Doomed    Event = "doomed"    // it is to be destroyed
 	Destroyed Event = "destroyed" // the worker does not have it any more, since the host said so
@@ -52,6 +53,8 @@ var Containers = Table{"container", []Line{
 	{Described, []string{ContainerCreating}, ContainerCreating, "who makes it", "the call, or its undoing"},
 	{Described, []string{ContainerReady}, ContainerReady, "who keeps it after its step has failed", ""},
 	{Made, []string{ContainerCreating}, ContainerReady, "who makes it; settling, if the worker lists it with its token", ""},
+	{Used, []string{ContainerReady}, ContainerReady, "its owner, of one that has a TTL", ""},
+	{Used, []string{None, ContainerDestroying, ContainerDestroyed, ContainerLost}, Stays, later, ""},
 	{Doomed, []string{ContainerCreating, ContainerReady, ContainerDestroying}, ContainerDestroying,
 		"its owner, the reaper, settling, a run that was given up", "its destruction, then " + itsVolumes},
 	{Doomed, []string{None, ContainerDestroyed, ContainerLost}, Stays, later, itsVolumes},

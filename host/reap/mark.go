@@ -188,8 +188,11 @@ func (s Snapshot) Expired(a Artifact) bool {
 
 // Idle tells whether a container whose owner is no run has not been used for as long as that wanted it kept.
 func (s Snapshot) Idle(c ContainerRecord) bool {
+	if _, known := s.Owners[c.Owner]; known || c.State != There || c.TTL == 0 {
+		return false
+	}
 	m := marker{Snapshot: s}
-	return c.State == There && c.TTL > 0 && m.held(Verdict{}, c).Action == Destroy
+	return m.held(Verdict{}, c).Action == Destroy
 }
 
 // Left tells whether nobody wants any more what a container left that is over: its owner may still make artifacts of it. A run that can be

@@ -102,3 +102,21 @@ func TestLeaksAreSeen(t *testing.T) {
 }
 
 func TestMain(m *testing.M) { Main(m) }
+
+func TestWaitsInABubbleEnd(t *testing.T) {
+	began := time.Now()
+	Bubble(t, func(t testing.TB) {
+		if took := Bound(t); took != bubbleTime-reserve {
+			t.Errorf("a wait may take %v", took)
+		}
+		at, _ := deadline(t)
+		f := &fake{at: at.Add(reserve)}
+		Until(f, "it comes", func() bool { return f.failed }) // it asks again and again, which takes time
+		if !f.failed {
+			t.Error("waiting in vain does not fail")
+		}
+	})
+	if took := time.Since(began); took > bubbleTime/2 {
+		t.Errorf("hours of a bubble took %v", took)
+	}
+}

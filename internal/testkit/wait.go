@@ -80,13 +80,21 @@ func TimeScale() float64 {
 	return f
 }
 
-// Bubble runs f in a bubble of testing/synctest, where time passes only while all wait, and then at once: for whatever else waits for
-// back-offs, graces and clocks. A wait there has no bound, since the end of the binary is not of its time: what waits for nothing that
-// can come is found as a deadlock.
+// bubbleTime is how long a test may wait in a bubble, in the bubble's time: far longer than whatever is waited for there.
+const bubbleTime = 3 * time.Hour
+
+// Bubble runs f in a bubble of testing/synctest, where time passes only while all wait, and then at once: nobody waits for back-offs and
+// graces. What waits there has three hours of that time, where something goes on ticking; where nothing does, waiting in vain is a deadlock.
 func Bubble(t *testing.T, f func(testing.TB)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(bubbled{t}) })
+	synctest.Test(t, func(t *testing.T) { f(bubbled{t, time.Now().Add(bubbleTime)}) })
 }
 
-// bubbled is a test without a deadline.
-type bubbled struct{ testing.TB }
+// bubbled is a test whose deadline is of its bubble's time. That of the binary is not.
+type bubbled struct {
+	testing.TB
+	end time.Time
+}
+
+// Deadline is as that of testing.T, which may not be asked for in a bubble.
+func (b bubbled) Deadline() (time.Time, bool) { return b.end, true }

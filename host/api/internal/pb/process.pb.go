@@ -62,7 +62,8 @@ type EnsureContainerRequest struct {
 	// What containers of one team leave there for the next one. Each has a copy of its own, and only SealContainer with save_caches keeps what
 	// is in it.
 	Caches []*ContainerCache `protobuf:"bytes,22,rep,name=caches,proto3" json:"caches,omitempty"`
-	// How long it is kept while nobody uses it: nothing runs in it, and nobody asks for it by its owner. Absent: until DestroyContainer.
+	// How long it is kept while nobody uses it: nothing runs in it, and it is neither ensured nor is something started in it. Absent: until
+	// DestroyContainer.
 	Ttl           *durationpb.Duration `protobuf:"bytes,23,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
