@@ -34,15 +34,15 @@ type jumps struct {
 	renewed time.Time // of the last time that it was set
 }
 
-// look gives both times, and since when stored times count.
-func (j *jumps) look(c clock) (wall time.Time, steady time.Duration, renewed time.Time) {
+// look gives the time of the wall clock, and since when stored times count.
+func (j *jumps) look(c clock) (wall, renewed time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	wall, steady = c.wall(), c.steady()
+	wall, steady := c.wall(), c.steady()
 	drift := wall.Sub(j.wall) - (steady - j.steady)
 	if j.seen && drift.Abs() > maxDrift {
 		j.renewed = wall
 	}
 	j.seen, j.wall, j.steady = true, wall, steady
-	return wall, steady, j.renewed
+	return wall, j.renewed
 }

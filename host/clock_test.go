@@ -107,7 +107,7 @@ func TestJumps(t *testing.T) {
 	var j jumps
 	look := func(want bool, what string) {
 		t.Helper()
-		wall, _, renewed := j.look(*c.clock())
+		wall, renewed := j.look(*c.clock())
 		if got := !renewed.IsZero() && renewed.Equal(wall); got != want {
 			t.Errorf("%s: renewed at %v of %v", what, renewed, wall)
 		}

@@ -48,7 +48,7 @@ func (h *Host) giveUpContainer(ctx context.Context, id string) (out doomed, err 
 			d.disown = true
 		default:
 			look := reap.Snapshot{Rules: h.rules(), Owners: make(map[string]reap.Owner)}
-			look.Now, look.Steady, look.Renewed = h.jumps.look(h.clock)
+			look.Now, look.Renewed = h.jumps.look(h.clock)
 			r, err := h.recordOf(tx, row)
 			if err = errors.Join(err, h.ownerOf(tx, row.Owner, look.Owners)); err != nil {
 				return err
@@ -115,7 +115,7 @@ func (h *Host) volumeUsed(tx *store.Tx, row store.Volume) (bool, error) {
 		return true, err
 	}
 	look := reap.Snapshot{Rules: h.rules(), Owners: make(map[string]reap.Owner)}
-	look.Now, look.Steady, look.Renewed = h.jumps.look(h.clock)
+	look.Now, look.Renewed = h.jumps.look(h.clock)
 	if err := h.ownerOf(tx, c.Owner, look.Owners); err != nil {
 		return true, err
 	}
@@ -136,7 +136,7 @@ func (h *Host) loseVolume(ctx context.Context, w *worker, id string) error {
 // reapArtifacts removes what has expired.
 func (h *Host) reapArtifacts(ctx context.Context, dry bool) ([]ReapVerdict, error) {
 	look := reap.Snapshot{Rules: h.rules()}
-	look.Now, look.Steady, look.Renewed = h.jumps.look(h.clock)
+	look.Now, look.Renewed = h.jumps.look(h.clock)
 	return h.expire(ctx, look, dry)
 }
 

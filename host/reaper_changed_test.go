@@ -133,3 +133,32 @@ func TestLoseWhatIsGone(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is strange while a worker answers for longer than the grace is not so for the grace: the time from the end of the first answer to the last question counts.
+func TestSlowAnswer(t *testing.T) {
+	t.Parallel()
+	rt, clk := newMemory(t, "m"), newTestClock()
+	o := &hooked{Runtime: rt, lists: func(has *listing) {
+		if has.ofVolumes { // only the reaper asks for all of them
+			clk.pass(testTiming.MissingGrace)
+		}
+	}}
+	h := openHost(t, o, Options{clock: clk.clock()}, "m")
+	conn, err := rt.Worker("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := sdk.ContainerSpec{ID: "stray", Token: "t", Labels: map[string]string{sdk.LabelInstallation: h.Installation()}}
+	if err := conn.CreateContainer(t.Context(), spec, nil); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if v := verdictOf(t, reapAll(t, h), "stray"); v.Action != ReapKeep {
+			t.Fatalf("no time has passed between the answers: %+v", v)
+		}
+	}
+	clk.pass(h.cfg.Timing.MissingGrace)
+	if v := verdictOf(t, reapAll(t, h), "stray"); v.Action != ReapDestroy || v.Err != nil {
+		t.Errorf("%+v", v)
+	}
+}

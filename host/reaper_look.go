@@ -55,9 +55,11 @@ func (h *Host) lookAt(ctx context.Context, w *worker, ask bool) (reap.Snapshot, 
 	var before map[string]doubt
 	if ask {
 		before = h.doubts.on(w.name)
+		s.Asked = h.clock.steady()
 		if err := h.listAll(ctx, w, &s); err != nil {
 			return s, err
 		}
+		s.Answered = h.clock.steady()
 	}
 	err := h.store.View(ctx, func(tx *store.Tx) error {
 		return h.inventory(tx, w.name, &s)
@@ -65,7 +67,7 @@ func (h *Host) lookAt(ctx context.Context, w *worker, ask bool) (reap.Snapshot, 
 	if err == nil {
 		h.doubts.settle(before, &s)
 	}
-	s.Now, s.Steady, s.Renewed = h.jumps.look(h.clock)
+	s.Now, s.Renewed = h.jumps.look(h.clock)
 	return s, err
 }
 

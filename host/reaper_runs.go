@@ -222,7 +222,7 @@ func (h *Host) reapRuns(ctx context.Context, dry bool) (out []ReapVerdict, err e
 // overdue tells why a run is to be ended by the reaper; "": it is not.
 func (h *Host) overdue(row store.Run, o reap.Owner) string {
 	look := reap.Snapshot{Rules: h.rules()}
-	look.Now, look.Steady, look.Renewed = h.jumps.look(h.clock)
+	look.Now, look.Renewed = h.jumps.look(h.clock)
 	switch {
 	case o.Active:
 		return ""

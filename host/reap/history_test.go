@@ -267,7 +267,7 @@ func (h *history) graceOf(run string, kept bool) (used bool, why string, most ti
 
 // look has everything judged, checks that, and does it.
 func (h *history) look() {
-	s := Snapshot{Now: h.wall, Steady: h.steady, Renewed: h.jumped, Rules: rules, Seen: h.seen,
+	s := Snapshot{Now: h.wall, Asked: h.steady, Answered: h.steady, Renewed: h.jumped, Rules: rules, Seen: h.seen,
 		Owners: make(map[string]Owner), Artifacts: make(map[string]Artifact), Listed: make(map[Thing]Listed)}
 	for _, c := range h.containers {
 		s.Containers = append(s.Containers, *c)

@@ -86,10 +86,10 @@ func verdict(kind Kind, id string, a Action, format string, args ...any) Verdict
 func (m *marker) odd(t Thing, what string) (long bool, left time.Duration) {
 	seen, before := m.Seen[t]
 	if !before || seen.Odd != what {
-		seen, before = Sight{Odd: what, Since: m.Steady}, false
+		seen, before = Sight{Odd: what, Since: m.Answered}, false
 	}
 	m.sights[t] = seen
-	left = m.Rules.Grace - (m.Steady - seen.Since)
+	left = m.Rules.Grace - (m.Asked - seen.Since)
 	return before && left <= 0, max(left, 0)
 }
 

@@ -195,7 +195,7 @@ func TestChildrenFirst(t *testing.T) {
 	if v := find(t, verdicts, volume("used")); v.Action != Keep || !strings.Contains(v.Reason, "container d needs it") {
 		t.Errorf("what a container has that stays: %+v", v)
 	}
-	s.Steady, s.Seen = rules.Grace, Sights{volume("strange"): {"unknown", 0}}
+	s.Asked, s.Seen = rules.Grace, Sights{volume("strange"): {"unknown", 0}}
 	verdicts, _ = Mark(s)
 	if v := find(t, verdicts, volume("strange")); v.Action != Keep {
 		t.Errorf("though something unknown is a clone of it, within its grace: %+v", v)
@@ -212,7 +212,7 @@ func TestMissingAndUnknown(t *testing.T) {
 	look := func(at time.Duration, wants bool) {
 		t.Helper()
 		var verdicts []Verdict
-		s.Steady = at
+		s.Asked, s.Answered = at, at+rules.Grace/2
 		verdicts, s.Seen = Mark(s)
 		for thing, a := range want {
 			if !wants {
@@ -224,9 +224,9 @@ func TestMissingAndUnknown(t *testing.T) {
 		}
 	}
 	look(0, false)
-	look(rules.Grace-1, false)
-	s.Now = s.Now.Add(-time.Hour) // the wall clock has no part in it
-	look(rules.Grace, true)
+	look(rules.Grace+rules.Grace/2-1, false) // what the worker's answers take is no part of the grace
+	s.Now = s.Now.Add(-time.Hour)            // nor has the wall clock one
+	look(rules.Grace+rules.Grace/2, true)
 	unasked := s
 	unasked.Listed, s.Listed = nil, nil
 	if verdicts, sights := Mark(unasked); find(t, verdicts, container("c")).Action != Keep || len(sights) != 0 {

@@ -108,10 +108,13 @@ type Sights map[Thing]Sight
 
 // Snapshot is one look at one worker.
 type Snapshot struct {
-	Now     time.Time     // of the wall clock
-	Steady  time.Duration // of a clock that never jumps
-	Renewed time.Time     // what was idle before counts as idle from then on; zero: nothing does
+	Now     time.Time // of the wall clock
+	Renewed time.Time // what was idle before counts as idle from then on; zero: nothing does
 	Rules   Rules
+
+	// Asked and Answered are when its worker was asked what it has, and when it had answered, on a clock that never jumps. What is odd is so from
+	// the end of the first answer, and was so until the last question: an answer may take longer than the grace.
+	Asked, Answered time.Duration
 
 	Containers []ContainerRecord
 	Volumes    []VolumeRecord
