@@ -27,6 +27,9 @@ RACE        := -race -vet=off -ldflags=-w -gcflags=modernc.org/...=-d=checkptr=0
 # What the compiler makes does not name the directory that it was made in, and so serves every clone on this machine.
 export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 
+# Slipway has no cgo. What is compiled without it serves programs, checks and tests alike; only the race detector needs it, and has all compiled anew anyway.
+export CGO_ENABLED := 0
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -38,22 +41,22 @@ build: programs shim store ## build the static binaries: bin/slipway, bin/slipwa
 
 .PHONY: programs
 programs:
-	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway ./cmd/host
-	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-memory ./plugins/memory/cmd
-	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-garden ./plugins/garden/cmd
-	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-nomad ./plugins/nomad/cmd
-	@[ "$$($(GO) env GOOS)" != linux ] || CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-runc ./plugins/runc/cmd
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway ./cmd/host
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-memory ./plugins/memory/cmd
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-garden ./plugins/garden/cmd
+	@$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-nomad ./plugins/nomad/cmd
+	@[ "$$($(GO) env GOOS)" != linux ] || $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-runc ./plugins/runc/cmd
 
 .PHONY: shim
 shim:
 	@for arch in amd64 arm64; do \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-shim-linux-$$arch ./sdk/shim/cmd || exit 1; \
+		GOOS=linux GOARCH=$$arch $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-shim-linux-$$arch ./sdk/shim/cmd || exit 1; \
 	done
 
 .PHONY: store
 store:
 	@for arch in amd64 arm64; do \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-store-linux-$$arch ./plugins/nomad/store/cmd || exit 1; \
+		GOOS=linux GOARCH=$$arch $(GO) build -ldflags '$(LDFLAGS)' -o $(BIN)/slipway-store-linux-$$arch ./plugins/nomad/store/cmd || exit 1; \
 	done
 
 .PHONY: demo
@@ -91,7 +94,7 @@ SOAK  ?= ./...
 COUNT ?= 1
 .PHONY: soak
 soak: deps ## the hunt for what fails rarely: all counts, cases and drivers, with and without the race detector (SOAK=./host for one package, COUNT=n times)
-	$(GO) test -race -count $(COUNT) -p 1 -timeout 12h $(TESTFLAGS) $(SOAK)
+	CGO_ENABLED=1 $(GO) test -race -count $(COUNT) -p 1 -timeout 12h $(TESTFLAGS) $(SOAK)
 	$(GO) test -count $(COUNT) -p 1 -timeout 12h $(TESTFLAGS) $(SOAK)
 
 .PHONY: bench

@@ -95,10 +95,9 @@ func buildMemory(t *testing.T) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "slipway-memory")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../plugins/memory/cmd")
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if err := testkit.Build(path, "../plugins/memory/cmd"); err != nil {
 		os.RemoveAll(dir)
-		t.Fatalf("go build: %v\n%s", err, out)
+		t.Fatal(err)
 	}
 	built = path
 	return path

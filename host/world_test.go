@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -13,13 +12,16 @@ import (
 
 	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/launch"
+	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/rpc"
 )
 
 // buildMemory builds the real plugin, once for all tests.
 var buildMemory = sync.OnceValues(func() (string, error) {
-	return built("slipway-memory", "build", "github.com/slipway-run/slipway/plugins/memory/cmd")
+	return built("slipway-memory", func(file string) error {
+		return testkit.Build(file, "github.com/slipway-run/slipway/plugins/memory/cmd")
+	})
 })
 
 // buildSelf builds this package's tests without the race detector, once for all tests, as a host in a process of its own: in the gate the same code runs under it beside
@@ -28,7 +30,9 @@ var buildSelf = sync.OnceValues(func() (string, error) {
 	if !testing.Short() {
 		return os.Args[0], nil
 	}
-	return built("host.test", "test", "-c", "-ldflags=-w", "-vet=off", "github.com/slipway-run/slipway/host")
+	return built("host.test", func(file string) error {
+		return testkit.BuildTests(file, "github.com/slipway-run/slipway/host")
+	})
 })
 
 // builtDir is where programs are that the tests have built.
@@ -40,18 +44,14 @@ func removeBuilt() {
 	}
 }
 
-// built gives what a go command makes.
-func built(name, command string, args ...string) (string, error) {
+// built gives a program that is made beside the others.
+func built(name string, build func(file string) error) (string, error) {
 	dir, err := builtDir()
 	if err != nil {
 		return "", err
 	}
 	file := filepath.Join(dir, name)
-	out, err := exec.Command("go", append([]string{command, "-o", file}, args...)...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build %s: %w\n%s", name, err, out)
-	}
-	return file, nil
+	return file, build(file)
 }
 
 func memoryPlugin(t testing.TB) string {

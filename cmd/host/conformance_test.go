@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -24,9 +23,8 @@ func suitePlace(t *testing.T) (p *place, good, bad string) {
 
 func (p *place) buildBad() {
 	p.t.Helper()
-	args := []string{"build", "-o", filepath.Join(p.bin, "bad")}
-	if out, err := exec.CommandContext(p.t.Context(), "go", append(args, "../../conformance/testdata/bad")...).CombinedOutput(); err != nil {
-		p.t.Fatalf("go build: %v\n%s", err, out)
+	if err := testkit.Build(filepath.Join(p.bin, "bad"), "../../conformance/testdata/bad"); err != nil {
+		p.t.Fatal(err)
 	}
 }
 

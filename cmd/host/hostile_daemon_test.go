@@ -5,7 +5,6 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -82,8 +81,8 @@ func TestDaemonUnderLies(t *testing.T) {
 func TestSecondInterruptIsQuick(t *testing.T) {
 	testkit.Soak(t, "it looks at a clock, and a busy machine would be slower")
 	shipped := filepath.Join(t.TempDir(), "slipway")
-	if out, err := exec.Command("go", "build", "-o", shipped, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	if err := testkit.Build(shipped, "."); err != nil {
+		t.Fatal(err)
 	}
 	for lie, says := range map[string]string{"no exit ever": "only | ready", "ends without an exit": "only - paused", "every second byte is gone": "only - paused", "answers nothing": "only | ready",
 		"create not answered": "create container", "start not answered": "start process", "progress without end": "run ", "never begins to tell": "paused"} {

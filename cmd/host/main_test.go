@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -36,12 +35,12 @@ func testMain(m *testing.M) int {
 	built = dir
 	flag.Parse() // for the tier
 	for name, pkg := range map[string]string{"slipway": ".", "slipway-memory": "../../plugins/memory/cmd", "hostile": "./internal/hostile"} {
-		args := []string{"build", "-ldflags", "-w -X main.giveUpAfter=20s", "-o", filepath.Join(dir, name)}
+		flags := []string{"-ldflags", "-w -X main.giveUpAfter=20s"}
 		if testkit.Race && !testing.Short() { // in the gate the packages that they are made of run under the race detector, which makes these ten times slower
-			args = append(args, "-race")
+			flags = append(flags, "-race")
 		}
-		if out, err := exec.Command("go", append(args, pkg)...).CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "build %s: %v\n%s", pkg, err, out)
+		if err := testkit.Build(filepath.Join(dir, name), pkg, flags...); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	}

@@ -26,10 +26,8 @@ func TestMain(m *testing.M) {
 func build(t *testing.T, dir, name, pkg string) string {
 	t.Helper()
 	program := filepath.Join(dir, name)
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", program, pkg)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if err := testkit.Build(program, pkg); err != nil {
+		t.Fatal(err)
 	}
 	return program
 }

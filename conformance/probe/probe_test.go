@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"errors"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -18,10 +17,8 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 func build(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "probe")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-o", path, ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if err := testkit.Build(path, "."); err != nil {
+		t.Fatal(err)
 	}
 	return path
 }

@@ -49,13 +49,8 @@ func needs(t *testing.T) {
 // build builds a program of this module.
 func build(t *testing.T, path, pkg string, flags ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build", "-o", path}, flags...), "github.com/slipway-run/slipway/"+pkg)...)
-	cmd.Env = os.Environ()
-	if len(flags) == 0 {
-		cmd.Env = append(cmd.Env, "CGO_ENABLED=0")
-	}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if err := testkit.Build(path, "github.com/slipway-run/slipway/"+pkg, flags...); err != nil {
+		t.Fatal(err)
 	}
 }
 

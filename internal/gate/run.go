@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -31,7 +32,11 @@ type gate struct {
 }
 
 func goTest(args ...string) *exec.Cmd {
-	return exec.Command("go", append([]string{"test", "-json", "-count=1"}, args...)...)
+	cmd := exec.Command("go", append([]string{"test", "-json", "-count=1"}, args...)...)
+	if slices.Contains(args, "-race") { // which needs cgo, whatever the others do without
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=1")
+	}
+	return cmd
 }
 
 // run reports whether the change may land, and says why not. The stages run side by side after the command first; meanwhile is done before the last one.

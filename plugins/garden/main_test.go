@@ -3,10 +3,8 @@
 package garden
 
 import (
-	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -35,12 +33,7 @@ var builtShim = sync.OnceValues(func() (path string, err error) {
 		return "", err
 	}
 	path = filepath.Join(shimDir, "slipway-shim")
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "github.com/slipway-run/slipway/sdk/shim/cmd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, nil
+	return path, testkit.Build(path, "github.com/slipway-run/slipway/sdk/shim/cmd")
 })
 
 // config is a worker on the servers, with busybox for containers that have no image.

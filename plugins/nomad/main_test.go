@@ -12,7 +12,6 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -49,10 +48,8 @@ func build() error {
 		shimProgram: "sdk/shim/cmd", storeProgram: "plugins/nomad/store/cmd", "slipway-nomad": "plugins/nomad/cmd",
 		"slipway": "cmd/host", "slipway-memory": "plugins/memory/cmd", "slipway-garden": "plugins/garden/cmd",
 	} {
-		cmd := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program(name), "github.com/slipway-run/slipway/"+pkg)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		if err := testkit.Build(program(name), "github.com/slipway-run/slipway/"+pkg); err != nil {
+			return err
 		}
 	}
 	for _, name := range []string{shimProgram, storeProgram} { // as plugins look for them

@@ -35,10 +35,8 @@ func needs(t *testing.T) {
 func buildShim(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "slipway-shim")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "github.com/slipway-run/slipway/sdk/shim/cmd")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if err := testkit.Build(path, "github.com/slipway-run/slipway/sdk/shim/cmd"); err != nil {
+		t.Fatal(err)
 	}
 	return path
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -34,8 +33,8 @@ func TestProgram(t *testing.T) {
 		}
 	})
 	program := filepath.Join(dir, "slipway-runc")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "github.com/slipway-run/slipway/plugins/runc/cmd").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if err := testkit.Build(program, "github.com/slipway-run/slipway/plugins/runc/cmd"); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.Rename(buildShim(t), filepath.Join(dir, shimName())); err != nil { // where the plugin looks by itself
 		t.Fatal(err)

@@ -25,9 +25,8 @@ import (
 func build(t *testing.T) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "slipway-test")
-	cmd := exec.Command("go", "build", "-o", bin, "./internal/testplugin")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("building the test plugin: %v\n%s", err, out)
+	if err := testkit.Build(bin, "./internal/testplugin"); err != nil {
+		t.Fatal(err)
 	}
 	return bin
 }

@@ -34,12 +34,7 @@ var build = sync.OnceValues(func() (string, error) {
 	}
 	built = dir
 	program := filepath.Join(dir, "slipway-shim")
-	build := exec.Command("go", "build", "-o", program, "./cmd")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as make does: it needs nothing of a root
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, out)
-	}
-	return program, nil
+	return program, testkit.Build(program, "./cmd")
 })
 
 // newMachine makes one; its supervisor is not started.

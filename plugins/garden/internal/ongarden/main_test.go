@@ -5,7 +5,6 @@ package ongarden
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -33,10 +32,8 @@ func build() (err error) {
 	for name, pkg := range map[string]string{
 		"slipway": "cmd/host", "slipway-memory": "plugins/memory/cmd", "slipway-garden": "plugins/garden/cmd", "slipway-shim-linux-" + runtime.GOARCH: "sdk/shim/cmd",
 	} {
-		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program(name), "github.com/slipway-run/slipway/"+pkg)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		if err := testkit.Build(program(name), "github.com/slipway-run/slipway/"+pkg); err != nil {
+			return err
 		}
 	}
 	return os.Setenv("PATH", built+string(os.PathListSeparator)+os.Getenv("PATH")) // where hosts of this process look for plugins

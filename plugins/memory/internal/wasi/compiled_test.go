@@ -27,7 +27,7 @@ func precompiled(t *testing.T, program []byte) wazero.CompilationCache {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(testkit.Context(t), "go", "test", "-vet=off", "-count=1", "-run=^TestPrecompile$", ".")
-	cmd.Env = append(os.Environ(), compiledIn+"="+dir)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", compiledIn+"="+dir)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("compile a program: %v\n%s", err, out)
 	}

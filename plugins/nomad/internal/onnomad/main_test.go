@@ -3,9 +3,7 @@
 package onnomad
 
 import (
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -29,10 +27,8 @@ var programs = sync.OnceValue(func() error {
 		return err
 	}
 	for name, pkg := range map[string]string{"slipway-shim": "sdk/shim/cmd", "slipway-store": "plugins/nomad/store/cmd"} {
-		build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(dir, name), "github.com/slipway-run/slipway/"+pkg)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+		if err := testkit.Build(filepath.Join(dir, name), "github.com/slipway-run/slipway/"+pkg); err != nil {
+			return err
 		}
 	}
 	return nil

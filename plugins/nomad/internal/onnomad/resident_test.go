@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"testing"
@@ -59,10 +58,8 @@ func BenchmarkResident(b *testing.B) {
 // programOn runs the plugin's program as a host does, on an agent, until the benchmark's end.
 func programOn(b *testing.B, a *nomadtest.Agent) (sdk.Worker, int) {
 	b.Helper()
-	build := exec.CommandContext(b.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program("slipway-nomad"), "github.com/slipway-run/slipway/plugins/nomad/cmd")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+	if err := testkit.Build(program("slipway-nomad"), "github.com/slipway-run/slipway/plugins/nomad/cmd"); err != nil {
+		b.Fatal(err)
 	}
 	block, err := json.Marshal(settings(a, nomadtest.RawExec))
 	if err != nil {

@@ -4,20 +4,19 @@ package main
 
 import (
 	"debug/elf"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // TestProgramIsStatic builds it as make does: it needs nothing of the image that it runs in.
 func TestProgramIsStatic(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "slipway-store")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-ldflags", "-s -w -X main.version=1.2.3", "-o", name, ".")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if err := testkit.Build(name, ".", "-ldflags", "-s -w -X main.version=1.2.3"); err != nil {
+		t.Fatal(err)
 	}
 	f, err := elf.Open(name)
 	if err != nil {

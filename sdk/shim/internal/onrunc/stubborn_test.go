@@ -5,7 +5,6 @@ package onrunc
 import (
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -48,11 +47,7 @@ func main() {
 	syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
 }
 `), 0o644))
-	build := exec.Command("go", "build", "-o", filepath.Join(b.root, "bin", "headless"), filepath.Join(dir, "main.go"))
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	b.check(testkit.Build(filepath.Join(b.root, "bin", "headless"), filepath.Join(dir, "main.go")))
 	id := b.start(sdk.ProcessSpec{Path: "/bin/headless"})
 	testkit.Until(t, "its first thread has ended", func() bool {
 		return b.run(sh("grep -l '^State:.Z' $(grep -l headless /proc/[0-9]*/comm | sed s/comm/status/)")).stdout != ""
