@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -23,6 +24,38 @@ func (h *Host) ReadFile(ctx context.Context, a *Artifact, name string, w io.Writ
 		return fmt.Errorf("file %s of artifact %s: %w", name, a.Name, err)
 	}
 	return nil
+}
+
+// ListFiles lists what is in a directory of an artifact, not what is below that, in the byte order of names; of anything else than a directory, that itself. The
+// artifact's root is "" or ".". A worker that can look into its volumes is asked for no more than that; else all of the content is read. A symbolic link is
+// told and not followed. What is not there is NotFound of a file, a path that leaves the artifact Invalid with sdk.ReasonPath.
+func (h *Host) ListFiles(ctx context.Context, a *Artifact, name string) ([]sdk.FileInfo, error) {
+	at, err := resolvePath("/", cmp.Or(name, "."))
+	if err != nil {
+		return nil, fmt.Errorf("files of artifact %s: %w", a.Name, err)
+	}
+	defer h.using(a.ID)()
+	sources, err := h.sources(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	nearest(sources, WorkerReport{})
+	var files []sdk.FileInfo
+	err = h.fromAny(ctx, sources, func(src source) (ofSource bool, err error) {
+		out := &counter{w: io.Discard, idle: h.cfg.Timing.WorkerGone}
+		err = readFrom(ctx, a, src, out, func(ctx context.Context, src source, w io.Writer) (err error) {
+			files, err = src.listFiles(ctx, at[1:], w)
+			return err
+		})
+		if err != nil {
+			return true, fmt.Errorf("from %s: %w", src.name, err)
+		}
+		return false, nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s in artifact %s: %w", cmp.Or(at[1:], "."), a.Name, err)
+	}
+	return files, nil
 }
 
 // readAnywhere reads an artifact from one source after another until one has worked, or has written something.
@@ -109,4 +142,34 @@ func (s source) readFile(ctx context.Context, name string, w io.Writer) error {
 		return err
 	}
 	return sdk.ReadFile(ctx, conn, s.worker.report().Status, sdk.VolumeID(s.volume.ID), name, w)
+}
+
+// listFiles lists a directory of the content, or a file of it. Whatever the source sends for that is told to w, too.
+func (s source) listFiles(ctx context.Context, name string, w io.Writer) ([]sdk.FileInfo, error) {
+	if s.worker != nil && s.worker.report().Status.Has(sdk.FeatureFileRead) {
+		conn, err := s.worker.acquire(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if r, ok := conn.(sdk.FileReader); ok {
+			return listOn(ctx, r, sdk.VolumeID(s.volume.ID), name, w)
+		}
+	}
+	return stream.ListFiles(ctx, func(ctx context.Context, to io.Writer) error { return s.read(ctx, io.MultiWriter(w, to)) }, name)
+}
+
+func listOn(ctx context.Context, r sdk.FileReader, id sdk.VolumeID, name string, w io.Writer) (out []sdk.FileInfo, err error) {
+	at, err := r.StatFile(ctx, id, name)
+	if err != nil {
+		return nil, err
+	}
+	if !at.Mode.IsDir() {
+		return []sdk.FileInfo{at}, nil
+	}
+	err = r.ListFiles(ctx, id, name, func(f sdk.FileInfo) error {
+		out = append(out, f)
+		_, err := io.WriteString(w, f.Name)
+		return err
+	})
+	return out, err
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -323,6 +324,74 @@ func TestReadFileErrors(t *testing.T) {
 	}
 	if _, err := h.Container(t.Context(), "o", ContainerRequest{Inputs: []Input{{Artifact: unknown, Path: "in"}}}); !sdk.IsNotFound(err, KindArtifact) {
 		t.Error(err)
+	}
+}
+
+// TestListFiles: what is in a directory of an artifact is told alike wherever its content is.
+func TestListFiles(t *testing.T) {
+	t.Parallel()
+	blind := &hooked{Runtime: newMemory(t, "m"), status: func(_ context.Context, _ int, s *sdk.Status) error {
+		s.Features = slices.DeleteFunc(s.Features, func(f sdk.Feature) bool { return f == sdk.FeatureFileRead })
+		return nil
+	}}
+	dir := tree(t, map[string]string{"dir/f": "some", "dir/sub/deep": "x", "dir/run": "#!"})
+	if err := errors.Join(os.Chmod(filepath.Join(dir, "dir/run"), 0o755), os.Symlink("f", filepath.Join(dir, "dir/link")), os.Link(filepath.Join(dir, "dir/f"), filepath.Join(dir, "twin"))); err != nil {
+		t.Fatal(err)
+	}
+	type place struct {
+		h *Host
+		a *Artifact
+	}
+	var places []place
+	for name, rt := range map[string]sdk.Runtime{"reads": newMemory(t, "m"), "streams": blind} {
+		h := openHost(t, rt, Options{}, "m")
+		blob, err := h.UploadDir(t.Context(), Upload{Name: "blob"}, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		placed, err := h.UploadDir(t.Context(), Upload{Name: name}, dir)
+		if err == nil {
+			_, err = h.replicate(t.Context(), placed, mustWorker(t, h, "m"), nil)
+		}
+		if err = errors.Join(err, h.dropBlob(t.Context(), placed.ID)); err != nil {
+			t.Fatal(err)
+		}
+		local, err := h.AddDir(t.Context(), "local", "", dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places = append(places, place{h, blob}, place{h, placed}, place{h, local})
+	}
+	for _, at := range places {
+		h, a := at.h, at.a
+		for name, want := range map[string]string{
+			"": "drwxr-xr-x dir, -rw-r--r-- twin 4", ".": "drwxr-xr-x dir, -rw-r--r-- twin 4", "/dir/": "-rw-r--r-- f 4, Lrwxrwxrwx link -> f, -rwxr-xr-x run 2, drwxr-xr-x sub",
+			"dir/sub": "-rw-r--r-- deep 1", "dir/run": "-rwxr-xr-x run 2", "twin": "-rw-r--r-- twin 4", "dir/link": "Lrwxrwxrwx link -> f",
+		} {
+			files, err := h.ListFiles(t.Context(), a, name)
+			var got []string
+			for _, f := range files {
+				switch line := fmt.Sprintf("%v %s", f.Mode, f.Name); {
+				case f.Mode.IsRegular():
+					got = append(got, fmt.Sprintf("%s %d", line, f.Size))
+				case f.LinkTarget != "":
+					got = append(got, line+" -> "+f.LinkTarget)
+				default:
+					got = append(got, line)
+				}
+				if f.ModTime.IsZero() {
+					t.Errorf("%s: %s: %s has no time", a.Name, name, f.Name)
+				}
+			}
+			if err != nil || strings.Join(got, ", ") != want {
+				t.Errorf("%s: %q: %q, %v, want %q", a.Name, name, got, err, want)
+			}
+		}
+		for name, want := range map[string]error{"none": sdk.NotFound, "dir/none": sdk.NotFound, "../dir": sdk.ReasonPath} {
+			if files, err := h.ListFiles(t.Context(), a, name); !errors.Is(err, want) || want == error(sdk.NotFound) && !sdk.IsNotFound(err, sdk.KindFile) {
+				t.Errorf("%s: %q: %v, %v, want %v", a.Name, name, files, err, want)
+			}
+		}
 	}
 }
 

@@ -20,13 +20,14 @@ const module = "github.com/slipway-run/slipway"
 // import more: those of a package that is not listed under testLayers only what the package may.
 var layers = map[string][]string{
 	"internal/testkit":                     {},
+	"internal/filemode":                    {},
 	"internal/printable":                   {},
 	"sdk":                                  {},
 	"sdk/proto":                            {},
 	"sdk/internal/pb":                      {},
 	"sdk/keeper":                           {"sdk"},
 	"sdk/internal/source":                  {},
-	"sdk/rpc":                              {"sdk", "sdk/internal/..."},
+	"sdk/rpc":                              {"sdk", "sdk/internal/...", "internal/filemode"},
 	"sdk/rpc/rpctest":                      {"sdk", "sdk/rpc"},
 	"sdk/rpc/internal/...":                 {"sdk", "sdk/rpc", "sdk/rpc/internal/..."},
 	"sdk/shim":                             {"sdk/..."},
@@ -35,7 +36,7 @@ var layers = map[string][]string{
 	"sdk/shim/internal/onrunc":             {"plugins/runc/engine"},                                              // in its tests: the shim's proof on real containers
 	"sdk/shim/internal/onnomad":            {"sdk/...", "host/launch", "conformance", "plugins/nomad/nomadtest"}, // in its tests: the same on Nomad
 	"sdk/keylock":                          {},
-	"sdk/volumetar":                        {"sdk"},
+	"sdk/volumetar":                        {"sdk", "internal/filemode"},
 	"sdk/shelf":                            {},
 	"sdk/volumedir":                        {"sdk", "sdk/shelf", "sdk/volumetar"},
 	"sdk/machine":                          {"sdk", "sdk/shelf", "sdk/shim", "sdk/volumedir"},
@@ -62,7 +63,7 @@ var layers = map[string][]string{
 	"plugins/runc/engine":                  {},
 	"plugins/garden/gardentest/runcgarden": {"plugins/runc/engine"},
 	"host":                                 {"sdk/...", "host/config", "host/job", "host/launch", "host/pool", "host/stream", "host/spool", "host/store", "host/reap", "host/lifecycle"},
-	"host/api":                             {"sdk", "host", "host/..."},
+	"host/api":                             {"sdk", "host", "host/...", "internal/filemode"},
 	"host/api/proto":                       {},
 	"host/api/internal/pb":                 {},
 	"host/config":                          {"sdk", "internal/printable"},
@@ -74,8 +75,8 @@ var layers = map[string][]string{
 	"host/reap":                            {"sdk"},
 	"host/spool":                           {"sdk"},
 	"host/store":                           {},
-	"host/stream":                          {"sdk"},
-	"cmd/host":                             {"sdk/...", "host/...", "conformance/...", "internal/printable"},
+	"host/stream":                          {"sdk", "internal/filemode"},
+	"cmd/host":                             {"sdk/...", "host/...", "conformance/...", "internal/filemode", "internal/printable"},
 	"cmd/host/internal/hostile":            {"sdk", "sdk/rpc", "plugins/memory", "internal/testkit"}, // a plugin of its tests
 	"examples/...":                         {"sdk/...", "host"},
 	"examples/chroot":                      {"sdk/...", "conformance"},

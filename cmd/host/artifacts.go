@@ -12,6 +12,7 @@ import (
 
 	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/stream"
+	"github.com/slipway-run/slipway/sdk"
 )
 
 // artifacts are what the commands about artifacts work on.
@@ -20,6 +21,7 @@ type artifacts interface {
 	download(ctx context.Context, name string, w io.Writer) error
 	downloadDir(ctx context.Context, name, target string, force bool) error
 	readFile(ctx context.Context, name, file string, w io.Writer) error
+	listFiles(ctx context.Context, name, path string) ([]sdk.FileInfo, error)
 	listArtifacts(ctx context.Context, prefix string) ([]host.ArtifactReport, error)
 	removeArtifact(ctx context.Context, name string) error
 }
@@ -35,7 +37,7 @@ passed: 12 hours, unless "put" is told otherwise or they belong to somebody, as 
 		Args: knownCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.artifactsLs(), a.artifactsPut(), a.artifactsGet(), a.artifactsCat(), a.artifactsRm())
+	c.AddCommand(a.artifactsLs(), a.artifactsPut(), a.artifactsGet(), a.artifactsFiles(), a.artifactsCat(), a.artifactsRm())
 	return c
 }
 
@@ -113,6 +115,28 @@ func (a *app) artifactsGet() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&force, "force", false, "replace a directory that is not empty")
+	return c
+}
+
+func (a *app) artifactsFiles() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "files NAME [PATH]",
+		Short: "List what is in an artifact, or in a directory of it",
+		Args:  cobra.RangeArgs(1, 2),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.withArtifacts(c.Context(), func(as artifacts) error {
+				files, err := as.listFiles(c.Context(), args[0], strings.Join(args[1:], ""))
+				if err != nil {
+					return err
+				}
+				if a.format == formatJSON {
+					return writeFilesJSON(a.out, files)
+				}
+				return writeFiles(a.out, files)
+			})
+		},
+	}
+	a.formatFlag(c)
 	return c
 }
 
@@ -250,6 +274,14 @@ func (e *embedded) readFile(ctx context.Context, name, file string, w io.Writer)
 	return e.found(ctx, name, func(a *host.Artifact) error { return e.h.ReadFile(ctx, a, file, w) })
 }
 
+func (e *embedded) listFiles(ctx context.Context, name, path string) (files []sdk.FileInfo, err error) {
+	err = e.found(ctx, name, func(a *host.Artifact) error {
+		files, err = e.h.ListFiles(ctx, a, path)
+		return err
+	})
+	return files, err
+}
+
 func (e *embedded) listArtifacts(ctx context.Context, prefix string) ([]host.ArtifactReport, error) {
 	return e.h.Artifacts(ctx, host.ArtifactFilter{Prefix: prefix})
 }
@@ -272,6 +304,10 @@ func (d *daemon) downloadDir(ctx context.Context, name, target string, force boo
 
 func (d *daemon) readFile(ctx context.Context, name, file string, w io.Writer) error {
 	return d.c.ReadFile(ctx, name, file, w)
+}
+
+func (d *daemon) listFiles(ctx context.Context, name, path string) ([]sdk.FileInfo, error) {
+	return d.c.ListFiles(ctx, name, path)
 }
 
 func (d *daemon) listArtifacts(ctx context.Context, prefix string) ([]host.ArtifactReport, error) {

@@ -33,6 +33,17 @@ func TestArtifacts(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	run("get", "piped", "out").wants(codeInternal).says("--force").once()
+	if got := strings.Fields(run("files", "tree").wants(0).out); len(got) != 17 || got[4] != "NAME" || got[5] != "-rw-r--r--" || got[7] != "4" || got[10] != "a.txt" || got[len(got)-1] != "dir/" {
+		t.Errorf("listed: %q", got)
+	}
+	var files []fileJSON
+	if err := json.Unmarshal([]byte(run("files", "tree", "dir", "-o", "json").wants(0).out), &files); err != nil {
+		t.Fatal(err)
+	}
+	if len(files) != 1 || files[0].Name != "b" || files[0].Mode != "0100644" || files[0].Bytes == nil || *files[0].Bytes != 4 || files[0].Modified == nil {
+		t.Errorf("listed: %+v", files)
+	}
+	run("files", "tree", "dir/none").wants(codeInternal).says("dir/none").once()
 	run("cat", "tree", "dir/b").wants(0).prints("two\n")
 	run("cat", "tree", "dir/none").wants(codeInternal).says("dir/none").once()
 	run("cat", "nobody", "f").wants(codeInternal).says("there is no artifact nobody").once()

@@ -137,6 +137,8 @@ func TestServeSame(t *testing.T) {
 		{"exec", "--", "sh", "-c", "echo out; echo err >&2; exit 7"},
 		{"exec", "-i", "in=in", "-o", "dir=got", "-e", "A=b", "--", "sh", "-c", "cat in/a; echo $A > dir/file"},
 		{"artifacts", "put", "tree", "in"},
+		{"artifacts", "files", "tree", "-o", "json"},
+		{"artifacts", "files", "tree", "none"},
 		{"run", "good.hcl", "-i", "in=artifact:tree", "-o", "out=got"},
 		{"artifacts", "rm", "tree"},
 		{"exec", "--stdin", "--", "cat"},
@@ -319,7 +321,7 @@ func TestServeCurl(t *testing.T) {
 	if err := sh.Run(); err != nil {
 		t.Fatalf("%v\n%s\n%s\nof\n%s", err, out.String(), errs.String(), script.String())
 	}
-	for _, want := range []string{`"workers":[{"name":"memory"`, "2 text/a\n", `"state":"succeeded"`} {
+	for _, want := range []string{`"workers":[{"name":"memory"`, `"files":[{"name":"a","mode":33188,"bytes":"8",`, "2 text/a\n", `"state":"succeeded"`} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("curl does not print %s:\n%s", want, out.String())
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/api/internal/pb"
+	"github.com/slipway-run/slipway/internal/filemode"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -99,6 +100,30 @@ func (s artifactService) ReadFile(ctx context.Context, c *connect.Request[pb.Rea
 		return answer(err)
 	}
 	return answer(s.give(ctx, to, func(ctx context.Context, w io.Writer) error { return s.h.ReadFile(ctx, a, c.Msg.GetPath(), w) }))
+}
+
+// ListFiles lists a directory of an artifact.
+func (s artifactService) ListFiles(ctx context.Context, c *connect.Request[pb.ListFilesRequest]) (*connect.Response[pb.ListFilesResponse], error) {
+	a, err := s.artifact(ctx, c.Msg.GetName())
+	if err != nil {
+		return nil, answer(err)
+	}
+	defer s.watching()()
+	ctx, cancel := s.while(ctx)
+	defer cancel()
+	files, err := s.h.ListFiles(ctx, a, c.Msg.GetPath())
+	if err != nil {
+		return nil, answer(because(ctx, err))
+	}
+	out := &pb.ListFilesResponse{}
+	for _, f := range files {
+		out.Files = append(out.Files, &pb.File{Name: f.Name, Mode: filemode.ToPOSIX(f.Mode), Bytes: f.Size, ModifiedAt: stamp(f.ModTime), LinkTarget: f.LinkTarget, Uid: f.UID, Gid: f.GID})
+	}
+	return connect.NewResponse(out), nil
+}
+
+func fromFile(f *pb.File) sdk.FileInfo {
+	return sdk.FileInfo{Name: f.GetName(), Mode: filemode.FromPOSIX(f.GetMode()), Size: f.GetBytes(), ModTime: fromStamp(f.GetModifiedAt()), LinkTarget: f.GetLinkTarget(), UID: f.GetUid(), GID: f.GetGid()}
 }
 
 func (s *Server) give(ctx context.Context, to *connect.ServerStream[pb.DownloadArtifactResponse], read func(context.Context, io.Writer) error) error {

@@ -152,6 +152,19 @@ func (c *Client) ReadFile(ctx context.Context, name, path string, w io.Writer) e
 	return c.receive(ctx, from, w)
 }
 
+// ListFiles lists what is in a directory of an artifact, as host.Host does.
+func (c *Client) ListFiles(ctx context.Context, name, path string) ([]sdk.FileInfo, error) {
+	r, err := c.artifacts.ListFiles(ctx, connect.NewRequest(&pb.ListFilesRequest{Name: name, Path: path}))
+	if err != nil {
+		return nil, c.err(ctx, err)
+	}
+	var out []sdk.FileInfo
+	for _, f := range r.Msg.GetFiles() {
+		out = append(out, fromFile(f))
+	}
+	return out, nil
+}
+
 func (c *Client) receive(ctx context.Context, from *connect.ServerStreamForClient[pb.DownloadArtifactResponse], w io.Writer) (err error) {
 	defer from.Close()
 	_, err = io.Copy(w, &pieces{summing: newSumming(), next: func() ([]byte, *pb.Sum, error) {

@@ -22,6 +22,8 @@
 // So a job runs by curl alone; its step count is followed as owner run/one/count:
 //
 //	tar -C texts -c . | curl --unix-socket S -T - http://slipway/v1alpha1/artifacts/upload/one/text
+//	curl --unix-socket S -H 'Content-Type: application/json' -d '{"name": "upload/one/text"}' \
+//	  http://slipway/slipway.host.v1alpha1.ArtifactService/ListFiles
 //	curl --unix-socket S -H 'Content-Type: application/json' http://slipway/slipway.host.v1alpha1.RunService/StartRun \
 //	  -d '{"id": "one", "command": {"path": "wc", "args": ["-l", "text/a"]}, "inputs": {"text": "upload/one/text"}}'
 //	curl --unix-socket S -N http://slipway/v1alpha1/output/run/one/exec

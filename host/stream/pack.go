@@ -11,6 +11,8 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+
+	"github.com/slipway-run/slipway/internal/filemode"
 )
 
 // PackError says which file could not be packed, and why.
@@ -252,22 +254,4 @@ func (k *keepError) Write(b []byte) (int, error) {
 	return n, err
 }
 
-const (
-	modeSetuid = 0o4000
-	modeSetgid = 0o2000
-	modeSticky = 0o1000
-)
-
-func tarMode(m fs.FileMode) int64 {
-	mode := int64(m.Perm())
-	if m&fs.ModeSetuid != 0 {
-		mode |= modeSetuid
-	}
-	if m&fs.ModeSetgid != 0 {
-		mode |= modeSetgid
-	}
-	if m&fs.ModeSticky != 0 {
-		mode |= modeSticky
-	}
-	return mode
-}
+func tarMode(m fs.FileMode) int64 { return int64(filemode.Bits(m)) }

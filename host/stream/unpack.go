@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/slipway-run/slipway/internal/filemode"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -391,18 +392,9 @@ func (p *unpacking) own(name string, h *tar.Header) error {
 }
 
 func (p *unpacking) mode(h *tar.Header) fs.FileMode {
-	mode := fs.FileMode(h.Mode & 0o777)
-	if h.Mode&modeSticky != 0 {
-		mode |= fs.ModeSticky
-	}
+	mode := filemode.FromPOSIX(uint32(h.Mode & 0o7777))
 	if !p.SetID {
-		return mode
-	}
-	if h.Mode&modeSetuid != 0 {
-		mode |= fs.ModeSetuid
-	}
-	if h.Mode&modeSetgid != 0 {
-		mode |= fs.ModeSetgid
+		mode &^= fs.ModeSetuid | fs.ModeSetgid
 	}
 	return mode
 }

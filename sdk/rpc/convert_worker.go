@@ -1,8 +1,7 @@
 package rpc
 
 import (
-	"io/fs"
-
+	"github.com/slipway-run/slipway/internal/filemode"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/internal/pb"
 )
@@ -115,60 +114,12 @@ func containerFromPB(c *pb.ContainerInfo) sdk.ContainerInfo {
 		State: fromPB(containerStates(), c.State), Reason: c.Reason}
 }
 
-// fileModes pairs the type bits of a mode with those of Linux; the regular file is the first.
-func fileModes() []pair[fs.FileMode, uint32] {
-	return []pair[fs.FileMode, uint32]{
-		{0, 0o100000},
-		{fs.ModeDir, 0o040000},
-		{fs.ModeSymlink, 0o120000},
-		{fs.ModeNamedPipe, 0o010000},
-		{fs.ModeSocket, 0o140000},
-		{fs.ModeDevice, 0o060000},
-		{fs.ModeDevice | fs.ModeCharDevice, 0o020000},
-	}
-}
-
-const (
-	fileTypeBits = 0o170000
-	setuidBit    = 0o4000
-	setgidBit    = 0o2000
-	stickyBit    = 0o1000
-)
-
-func modeToPB(m fs.FileMode) uint32 {
-	mode := uint32(m.Perm()) | toPB(fileModes(), m.Type())
-	if m&fs.ModeSetuid != 0 {
-		mode |= setuidBit
-	}
-	if m&fs.ModeSetgid != 0 {
-		mode |= setgidBit
-	}
-	if m&fs.ModeSticky != 0 {
-		mode |= stickyBit
-	}
-	return mode
-}
-
-func modeFromPB(mode uint32) fs.FileMode {
-	m := fs.FileMode(mode)&fs.ModePerm | fromPB(fileModes(), mode&fileTypeBits)
-	if mode&setuidBit != 0 {
-		m |= fs.ModeSetuid
-	}
-	if mode&setgidBit != 0 {
-		m |= fs.ModeSetgid
-	}
-	if mode&stickyBit != 0 {
-		m |= fs.ModeSticky
-	}
-	return m
-}
-
 func fileToPB(f sdk.FileInfo) *pb.FileInfo {
-	return &pb.FileInfo{Name: []byte(f.Name), Mode: modeToPB(f.Mode), Size: f.Size, ModTime: timeToPB(f.ModTime),
+	return &pb.FileInfo{Name: []byte(f.Name), Mode: filemode.ToPOSIX(f.Mode), Size: f.Size, ModTime: timeToPB(f.ModTime),
 		LinkTarget: []byte(f.LinkTarget), Uid: f.UID, Gid: f.GID}
 }
 
 func fileFromPB(f *pb.FileInfo) sdk.FileInfo {
-	return sdk.FileInfo{Name: string(f.GetName()), Mode: modeFromPB(f.GetMode()), Size: f.GetSize(),
+	return sdk.FileInfo{Name: string(f.GetName()), Mode: filemode.FromPOSIX(f.GetMode()), Size: f.GetSize(),
 		ModTime: timeFromPB(f.GetModTime()), LinkTarget: string(f.GetLinkTarget()), UID: f.GetUid(), GID: f.GetGid()}
 }

@@ -3,7 +3,6 @@ package volumetar
 import (
 	"context"
 	"io"
-	"io/fs"
 	"math"
 	"os"
 	"path"
@@ -12,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/internal/filemode"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -142,39 +142,11 @@ func stat(parent int, name string) (sdk.FileInfo, error) {
 		return sdk.FileInfo{}, err
 	}
 	info := sdk.FileInfo{
-		Name: path.Base(name), Mode: fileMode(st.Mode), Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()),
+		Name: path.Base(name), Mode: filemode.FromPOSIX(st.Mode), Size: st.Size, ModTime: time.Unix(st.Mtim.Unix()),
 		UID: int64(st.Uid), GID: int64(st.Gid),
 	}
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		info.LinkTarget, err = readlink(fd, "")
 	}
 	return info, err
-}
-
-// fileMode is a kernel's mode as Go has it.
-func fileMode(m uint32) fs.FileMode {
-	mode := fs.FileMode(m & 0o777)
-	for _, b := range []struct {
-		bit  uint32
-		mode fs.FileMode
-	}{{unix.S_ISUID, fs.ModeSetuid}, {unix.S_ISGID, fs.ModeSetgid}, {unix.S_ISVTX, fs.ModeSticky}} {
-		if m&b.bit != 0 {
-			mode |= b.mode
-		}
-	}
-	switch m & unix.S_IFMT {
-	case unix.S_IFDIR:
-		mode |= fs.ModeDir
-	case unix.S_IFLNK:
-		mode |= fs.ModeSymlink
-	case unix.S_IFIFO:
-		mode |= fs.ModeNamedPipe
-	case unix.S_IFSOCK:
-		mode |= fs.ModeSocket
-	case unix.S_IFCHR:
-		mode |= fs.ModeDevice | fs.ModeCharDevice
-	case unix.S_IFBLK:
-		mode |= fs.ModeDevice
-	}
-	return mode
 }

@@ -41,6 +41,9 @@ const (
 	// ArtifactServiceReadFileProcedure is the fully-qualified name of the ArtifactService's ReadFile
 	// RPC.
 	ArtifactServiceReadFileProcedure = "/slipway.host.v1alpha1.ArtifactService/ReadFile"
+	// ArtifactServiceListFilesProcedure is the fully-qualified name of the ArtifactService's ListFiles
+	// RPC.
+	ArtifactServiceListFilesProcedure = "/slipway.host.v1alpha1.ArtifactService/ListFiles"
 	// ArtifactServiceListArtifactsProcedure is the fully-qualified name of the ArtifactService's
 	// ListArtifacts RPC.
 	ArtifactServiceListArtifactsProcedure = "/slipway.host.v1alpha1.ArtifactService/ListArtifacts"
@@ -57,6 +60,8 @@ type ArtifactServiceClient interface {
 	DownloadArtifact(context.Context, *connect.Request[DownloadArtifactRequest]) (*connect.ServerStreamForClient[DownloadArtifactResponse], error)
 	// ReadFile gives one file of an artifact, as DownloadArtifact gives the archive.
 	ReadFile(context.Context, *connect.Request[ReadFileRequest]) (*connect.ServerStreamForClient[DownloadArtifactResponse], error)
+	// ListFiles lists what is in a directory of an artifact.
+	ListFiles(context.Context, *connect.Request[ListFilesRequest]) (*connect.Response[ListFilesResponse], error)
 	// ListArtifacts lists artifacts in the order of their making.
 	ListArtifacts(context.Context, *connect.Request[ListArtifactsRequest]) (*connect.Response[ListArtifactsResponse], error)
 	// RemoveArtifact removes an artifact and its content everywhere. What a container still uses is FAILED_PRECONDITION.
@@ -92,6 +97,13 @@ func NewArtifactServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(artifactServiceMethods.ByName("ReadFile")),
 			connect.WithClientOptions(opts...),
 		),
+		listFiles: connect.NewClient[ListFilesRequest, ListFilesResponse](
+			httpClient,
+			baseURL+ArtifactServiceListFilesProcedure,
+			connect.WithSchema(artifactServiceMethods.ByName("ListFiles")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
 		listArtifacts: connect.NewClient[ListArtifactsRequest, ListArtifactsResponse](
 			httpClient,
 			baseURL+ArtifactServiceListArtifactsProcedure,
@@ -113,6 +125,7 @@ type artifactServiceClient struct {
 	uploadArtifact   *connect.Client[UploadArtifactRequest, UploadArtifactResponse]
 	downloadArtifact *connect.Client[DownloadArtifactRequest, DownloadArtifactResponse]
 	readFile         *connect.Client[ReadFileRequest, DownloadArtifactResponse]
+	listFiles        *connect.Client[ListFilesRequest, ListFilesResponse]
 	listArtifacts    *connect.Client[ListArtifactsRequest, ListArtifactsResponse]
 	removeArtifact   *connect.Client[RemoveArtifactRequest, RemoveArtifactResponse]
 }
@@ -130,6 +143,11 @@ func (c *artifactServiceClient) DownloadArtifact(ctx context.Context, req *conne
 // ReadFile calls slipway.host.v1alpha1.ArtifactService.ReadFile.
 func (c *artifactServiceClient) ReadFile(ctx context.Context, req *connect.Request[ReadFileRequest]) (*connect.ServerStreamForClient[DownloadArtifactResponse], error) {
 	return c.readFile.CallServerStream(ctx, req)
+}
+
+// ListFiles calls slipway.host.v1alpha1.ArtifactService.ListFiles.
+func (c *artifactServiceClient) ListFiles(ctx context.Context, req *connect.Request[ListFilesRequest]) (*connect.Response[ListFilesResponse], error) {
+	return c.listFiles.CallUnary(ctx, req)
 }
 
 // ListArtifacts calls slipway.host.v1alpha1.ArtifactService.ListArtifacts.
@@ -150,6 +168,8 @@ type ArtifactServiceHandler interface {
 	DownloadArtifact(context.Context, *connect.Request[DownloadArtifactRequest], *connect.ServerStream[DownloadArtifactResponse]) error
 	// ReadFile gives one file of an artifact, as DownloadArtifact gives the archive.
 	ReadFile(context.Context, *connect.Request[ReadFileRequest], *connect.ServerStream[DownloadArtifactResponse]) error
+	// ListFiles lists what is in a directory of an artifact.
+	ListFiles(context.Context, *connect.Request[ListFilesRequest]) (*connect.Response[ListFilesResponse], error)
 	// ListArtifacts lists artifacts in the order of their making.
 	ListArtifacts(context.Context, *connect.Request[ListArtifactsRequest]) (*connect.Response[ListArtifactsResponse], error)
 	// RemoveArtifact removes an artifact and its content everywhere. What a container still uses is FAILED_PRECONDITION.
@@ -181,6 +201,13 @@ func NewArtifactServiceHandler(svc ArtifactServiceHandler, opts ...connect.Handl
 		connect.WithSchema(artifactServiceMethods.ByName("ReadFile")),
 		connect.WithHandlerOptions(opts...),
 	)
+	artifactServiceListFilesHandler := connect.NewUnaryHandler(
+		ArtifactServiceListFilesProcedure,
+		svc.ListFiles,
+		connect.WithSchema(artifactServiceMethods.ByName("ListFiles")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
 	artifactServiceListArtifactsHandler := connect.NewUnaryHandler(
 		ArtifactServiceListArtifactsProcedure,
 		svc.ListArtifacts,
@@ -202,6 +229,8 @@ func NewArtifactServiceHandler(svc ArtifactServiceHandler, opts ...connect.Handl
 			artifactServiceDownloadArtifactHandler.ServeHTTP(w, r)
 		case ArtifactServiceReadFileProcedure:
 			artifactServiceReadFileHandler.ServeHTTP(w, r)
+		case ArtifactServiceListFilesProcedure:
+			artifactServiceListFilesHandler.ServeHTTP(w, r)
 		case ArtifactServiceListArtifactsProcedure:
 			artifactServiceListArtifactsHandler.ServeHTTP(w, r)
 		case ArtifactServiceRemoveArtifactProcedure:
@@ -225,6 +254,10 @@ func (UnimplementedArtifactServiceHandler) DownloadArtifact(context.Context, *co
 
 func (UnimplementedArtifactServiceHandler) ReadFile(context.Context, *connect.Request[ReadFileRequest], *connect.ServerStream[DownloadArtifactResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("slipway.host.v1alpha1.ArtifactService.ReadFile is not implemented"))
+}
+
+func (UnimplementedArtifactServiceHandler) ListFiles(context.Context, *connect.Request[ListFilesRequest]) (*connect.Response[ListFilesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("slipway.host.v1alpha1.ArtifactService.ListFiles is not implemented"))
 }
 
 func (UnimplementedArtifactServiceHandler) ListArtifacts(context.Context, *connect.Request[ListArtifactsRequest]) (*connect.Response[ListArtifactsResponse], error) {

@@ -301,6 +301,202 @@ func (x *ReadFileRequest) GetPath() string {
 	return ""
 }
 
+type ListFilesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Of a directory in the artifact, whose root is empty; of anything else that itself is listed.
+	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFilesRequest) Reset() {
+	*x = ListFilesRequest{}
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFilesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFilesRequest) ProtoMessage() {}
+
+func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
+func (*ListFilesRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ListFilesRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ListFilesRequest) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type ListFilesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the byte order of their names; not what is in directories below.
+	Files         []*File `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListFilesResponse) Reset() {
+	*x = ListFilesResponse{}
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListFilesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListFilesResponse) ProtoMessage() {}
+
+func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
+func (*ListFilesResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListFilesResponse) GetFiles() []*File {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
+type File struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The last part of its path.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// As POSIX has it: the kind of file and the permissions, 0100644 of a plain one.
+	Mode uint32 `protobuf:"varint,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	// Of a regular file; of others 0.
+	Bytes int64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Absent: unknown.
+	ModifiedAt *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=modified_at,json=modifiedAt,proto3" json:"modified_at,omitempty"`
+	// Of a symbolic link, as it was written.
+	LinkTarget string `protobuf:"bytes,5,opt,name=link_target,json=linkTarget,proto3" json:"link_target,omitempty"`
+	// Numbers inside the containers.
+	Uid           int64 `protobuf:"varint,6,opt,name=uid,proto3" json:"uid,omitempty"`
+	Gid           int64 `protobuf:"varint,7,opt,name=gid,proto3" json:"gid,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *File) Reset() {
+	*x = File{}
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *File) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*File) ProtoMessage() {}
+
+func (x *File) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use File.ProtoReflect.Descriptor instead.
+func (*File) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *File) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *File) GetMode() uint32 {
+	if x != nil {
+		return x.Mode
+	}
+	return 0
+}
+
+func (x *File) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *File) GetModifiedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ModifiedAt
+	}
+	return nil
+}
+
+func (x *File) GetLinkTarget() string {
+	if x != nil {
+		return x.LinkTarget
+	}
+	return ""
+}
+
+func (x *File) GetUid() int64 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *File) GetGid() int64 {
+	if x != nil {
+		return x.Gid
+	}
+	return 0
+}
+
 type DownloadArtifactResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Data  []byte                 `protobuf:"bytes,1,opt,name=data,proto3" json:"data,omitempty"`
@@ -312,7 +508,7 @@ type DownloadArtifactResponse struct {
 
 func (x *DownloadArtifactResponse) Reset() {
 	*x = DownloadArtifactResponse{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[5]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -324,7 +520,7 @@ func (x *DownloadArtifactResponse) String() string {
 func (*DownloadArtifactResponse) ProtoMessage() {}
 
 func (x *DownloadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[5]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -337,7 +533,7 @@ func (x *DownloadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*DownloadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{5}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *DownloadArtifactResponse) GetData() []byte {
@@ -364,7 +560,7 @@ type ListArtifactsRequest struct {
 
 func (x *ListArtifactsRequest) Reset() {
 	*x = ListArtifactsRequest{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[6]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +572,7 @@ func (x *ListArtifactsRequest) String() string {
 func (*ListArtifactsRequest) ProtoMessage() {}
 
 func (x *ListArtifactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[6]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +585,7 @@ func (x *ListArtifactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListArtifactsRequest.ProtoReflect.Descriptor instead.
 func (*ListArtifactsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{6}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListArtifactsRequest) GetPrefix() string {
@@ -408,7 +604,7 @@ type ListArtifactsResponse struct {
 
 func (x *ListArtifactsResponse) Reset() {
 	*x = ListArtifactsResponse{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[7]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -420,7 +616,7 @@ func (x *ListArtifactsResponse) String() string {
 func (*ListArtifactsResponse) ProtoMessage() {}
 
 func (x *ListArtifactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[7]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -433,7 +629,7 @@ func (x *ListArtifactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListArtifactsResponse.ProtoReflect.Descriptor instead.
 func (*ListArtifactsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{7}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListArtifactsResponse) GetArtifacts() []*Artifact {
@@ -470,7 +666,7 @@ type Artifact struct {
 
 func (x *Artifact) Reset() {
 	*x = Artifact{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[8]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -482,7 +678,7 @@ func (x *Artifact) String() string {
 func (*Artifact) ProtoMessage() {}
 
 func (x *Artifact) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[8]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -495,7 +691,7 @@ func (x *Artifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
 func (*Artifact) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{8}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Artifact) GetId() string {
@@ -584,7 +780,7 @@ type RemoveArtifactRequest struct {
 
 func (x *RemoveArtifactRequest) Reset() {
 	*x = RemoveArtifactRequest{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[9]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -596,7 +792,7 @@ func (x *RemoveArtifactRequest) String() string {
 func (*RemoveArtifactRequest) ProtoMessage() {}
 
 func (x *RemoveArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[9]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -609,7 +805,7 @@ func (x *RemoveArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveArtifactRequest.ProtoReflect.Descriptor instead.
 func (*RemoveArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{9}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RemoveArtifactRequest) GetName() string {
@@ -627,7 +823,7 @@ type RemoveArtifactResponse struct {
 
 func (x *RemoveArtifactResponse) Reset() {
 	*x = RemoveArtifactResponse{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[10]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -639,7 +835,7 @@ func (x *RemoveArtifactResponse) String() string {
 func (*RemoveArtifactResponse) ProtoMessage() {}
 
 func (x *RemoveArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[10]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -652,7 +848,7 @@ func (x *RemoveArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveArtifactResponse.ProtoReflect.Descriptor instead.
 func (*RemoveArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{10}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{13}
 }
 
 var File_slipway_host_v1alpha1_artifact_proto protoreflect.FileDescriptor
@@ -675,7 +871,22 @@ const file_slipway_host_v1alpha1_artifact_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"9\n" +
 	"\x0fReadFileRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"\\\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\":\n" +
+	"\x10ListFilesRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"F\n" +
+	"\x11ListFilesResponse\x121\n" +
+	"\x05files\x18\x01 \x03(\v2\x1b.slipway.host.v1alpha1.FileR\x05files\"\xc6\x01\n" +
+	"\x04File\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04mode\x18\x02 \x01(\rR\x04mode\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x03R\x05bytes\x12;\n" +
+	"\vmodified_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"modifiedAt\x12\x1f\n" +
+	"\vlink_target\x18\x05 \x01(\tR\n" +
+	"linkTarget\x12\x10\n" +
+	"\x03uid\x18\x06 \x01(\x03R\x03uid\x12\x10\n" +
+	"\x03gid\x18\a \x01(\x03R\x03gid\"\\\n" +
 	"\x18DownloadArtifactResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12,\n" +
 	"\x03sum\x18\x02 \x01(\v2\x1a.slipway.host.v1alpha1.SumR\x03sum\".\n" +
@@ -699,11 +910,12 @@ const file_slipway_host_v1alpha1_artifact_proto_rawDesc = "" +
 	"\x04team\x18\v \x01(\tR\x04team\"+\n" +
 	"\x15RemoveArtifactRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x18\n" +
-	"\x16RemoveArtifactResponse2\xc0\x04\n" +
+	"\x16RemoveArtifactResponse2\xa5\x05\n" +
 	"\x0fArtifactService\x12o\n" +
 	"\x0eUploadArtifact\x12,.slipway.host.v1alpha1.UploadArtifactRequest\x1a-.slipway.host.v1alpha1.UploadArtifactResponse(\x01\x12u\n" +
 	"\x10DownloadArtifact\x12..slipway.host.v1alpha1.DownloadArtifactRequest\x1a/.slipway.host.v1alpha1.DownloadArtifactResponse0\x01\x12e\n" +
-	"\bReadFile\x12&.slipway.host.v1alpha1.ReadFileRequest\x1a/.slipway.host.v1alpha1.DownloadArtifactResponse0\x01\x12o\n" +
+	"\bReadFile\x12&.slipway.host.v1alpha1.ReadFileRequest\x1a/.slipway.host.v1alpha1.DownloadArtifactResponse0\x01\x12c\n" +
+	"\tListFiles\x12'.slipway.host.v1alpha1.ListFilesRequest\x1a(.slipway.host.v1alpha1.ListFilesResponse\"\x03\x90\x02\x01\x12o\n" +
 	"\rListArtifacts\x12+.slipway.host.v1alpha1.ListArtifactsRequest\x1a,.slipway.host.v1alpha1.ListArtifactsResponse\"\x03\x90\x02\x01\x12m\n" +
 	"\x0eRemoveArtifact\x12,.slipway.host.v1alpha1.RemoveArtifactRequest\x1a-.slipway.host.v1alpha1.RemoveArtifactResponseB5Z3github.com/slipway-run/slipway/host/api/internal/pbb\x06proto3"
 
@@ -719,45 +931,52 @@ func file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP() []byte {
 	return file_slipway_host_v1alpha1_artifact_proto_rawDescData
 }
 
-var file_slipway_host_v1alpha1_artifact_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_slipway_host_v1alpha1_artifact_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
 var file_slipway_host_v1alpha1_artifact_proto_goTypes = []any{
 	(*UploadArtifactRequest)(nil),    // 0: slipway.host.v1alpha1.UploadArtifactRequest
 	(*Sum)(nil),                      // 1: slipway.host.v1alpha1.Sum
 	(*UploadArtifactResponse)(nil),   // 2: slipway.host.v1alpha1.UploadArtifactResponse
 	(*DownloadArtifactRequest)(nil),  // 3: slipway.host.v1alpha1.DownloadArtifactRequest
 	(*ReadFileRequest)(nil),          // 4: slipway.host.v1alpha1.ReadFileRequest
-	(*DownloadArtifactResponse)(nil), // 5: slipway.host.v1alpha1.DownloadArtifactResponse
-	(*ListArtifactsRequest)(nil),     // 6: slipway.host.v1alpha1.ListArtifactsRequest
-	(*ListArtifactsResponse)(nil),    // 7: slipway.host.v1alpha1.ListArtifactsResponse
-	(*Artifact)(nil),                 // 8: slipway.host.v1alpha1.Artifact
-	(*RemoveArtifactRequest)(nil),    // 9: slipway.host.v1alpha1.RemoveArtifactRequest
-	(*RemoveArtifactResponse)(nil),   // 10: slipway.host.v1alpha1.RemoveArtifactResponse
-	(*durationpb.Duration)(nil),      // 11: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 12: google.protobuf.Timestamp
+	(*ListFilesRequest)(nil),         // 5: slipway.host.v1alpha1.ListFilesRequest
+	(*ListFilesResponse)(nil),        // 6: slipway.host.v1alpha1.ListFilesResponse
+	(*File)(nil),                     // 7: slipway.host.v1alpha1.File
+	(*DownloadArtifactResponse)(nil), // 8: slipway.host.v1alpha1.DownloadArtifactResponse
+	(*ListArtifactsRequest)(nil),     // 9: slipway.host.v1alpha1.ListArtifactsRequest
+	(*ListArtifactsResponse)(nil),    // 10: slipway.host.v1alpha1.ListArtifactsResponse
+	(*Artifact)(nil),                 // 11: slipway.host.v1alpha1.Artifact
+	(*RemoveArtifactRequest)(nil),    // 12: slipway.host.v1alpha1.RemoveArtifactRequest
+	(*RemoveArtifactResponse)(nil),   // 13: slipway.host.v1alpha1.RemoveArtifactResponse
+	(*durationpb.Duration)(nil),      // 14: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),    // 15: google.protobuf.Timestamp
 }
 var file_slipway_host_v1alpha1_artifact_proto_depIdxs = []int32{
-	11, // 0: slipway.host.v1alpha1.UploadArtifactRequest.ttl:type_name -> google.protobuf.Duration
+	14, // 0: slipway.host.v1alpha1.UploadArtifactRequest.ttl:type_name -> google.protobuf.Duration
 	1,  // 1: slipway.host.v1alpha1.UploadArtifactRequest.sum:type_name -> slipway.host.v1alpha1.Sum
-	1,  // 2: slipway.host.v1alpha1.DownloadArtifactResponse.sum:type_name -> slipway.host.v1alpha1.Sum
-	8,  // 3: slipway.host.v1alpha1.ListArtifactsResponse.artifacts:type_name -> slipway.host.v1alpha1.Artifact
-	12, // 4: slipway.host.v1alpha1.Artifact.made_at:type_name -> google.protobuf.Timestamp
-	12, // 5: slipway.host.v1alpha1.Artifact.used_at:type_name -> google.protobuf.Timestamp
-	12, // 6: slipway.host.v1alpha1.Artifact.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 7: slipway.host.v1alpha1.ArtifactService.UploadArtifact:input_type -> slipway.host.v1alpha1.UploadArtifactRequest
-	3,  // 8: slipway.host.v1alpha1.ArtifactService.DownloadArtifact:input_type -> slipway.host.v1alpha1.DownloadArtifactRequest
-	4,  // 9: slipway.host.v1alpha1.ArtifactService.ReadFile:input_type -> slipway.host.v1alpha1.ReadFileRequest
-	6,  // 10: slipway.host.v1alpha1.ArtifactService.ListArtifacts:input_type -> slipway.host.v1alpha1.ListArtifactsRequest
-	9,  // 11: slipway.host.v1alpha1.ArtifactService.RemoveArtifact:input_type -> slipway.host.v1alpha1.RemoveArtifactRequest
-	2,  // 12: slipway.host.v1alpha1.ArtifactService.UploadArtifact:output_type -> slipway.host.v1alpha1.UploadArtifactResponse
-	5,  // 13: slipway.host.v1alpha1.ArtifactService.DownloadArtifact:output_type -> slipway.host.v1alpha1.DownloadArtifactResponse
-	5,  // 14: slipway.host.v1alpha1.ArtifactService.ReadFile:output_type -> slipway.host.v1alpha1.DownloadArtifactResponse
-	7,  // 15: slipway.host.v1alpha1.ArtifactService.ListArtifacts:output_type -> slipway.host.v1alpha1.ListArtifactsResponse
-	10, // 16: slipway.host.v1alpha1.ArtifactService.RemoveArtifact:output_type -> slipway.host.v1alpha1.RemoveArtifactResponse
-	12, // [12:17] is the sub-list for method output_type
-	7,  // [7:12] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	7,  // 2: slipway.host.v1alpha1.ListFilesResponse.files:type_name -> slipway.host.v1alpha1.File
+	15, // 3: slipway.host.v1alpha1.File.modified_at:type_name -> google.protobuf.Timestamp
+	1,  // 4: slipway.host.v1alpha1.DownloadArtifactResponse.sum:type_name -> slipway.host.v1alpha1.Sum
+	11, // 5: slipway.host.v1alpha1.ListArtifactsResponse.artifacts:type_name -> slipway.host.v1alpha1.Artifact
+	15, // 6: slipway.host.v1alpha1.Artifact.made_at:type_name -> google.protobuf.Timestamp
+	15, // 7: slipway.host.v1alpha1.Artifact.used_at:type_name -> google.protobuf.Timestamp
+	15, // 8: slipway.host.v1alpha1.Artifact.expires_at:type_name -> google.protobuf.Timestamp
+	0,  // 9: slipway.host.v1alpha1.ArtifactService.UploadArtifact:input_type -> slipway.host.v1alpha1.UploadArtifactRequest
+	3,  // 10: slipway.host.v1alpha1.ArtifactService.DownloadArtifact:input_type -> slipway.host.v1alpha1.DownloadArtifactRequest
+	4,  // 11: slipway.host.v1alpha1.ArtifactService.ReadFile:input_type -> slipway.host.v1alpha1.ReadFileRequest
+	5,  // 12: slipway.host.v1alpha1.ArtifactService.ListFiles:input_type -> slipway.host.v1alpha1.ListFilesRequest
+	9,  // 13: slipway.host.v1alpha1.ArtifactService.ListArtifacts:input_type -> slipway.host.v1alpha1.ListArtifactsRequest
+	12, // 14: slipway.host.v1alpha1.ArtifactService.RemoveArtifact:input_type -> slipway.host.v1alpha1.RemoveArtifactRequest
+	2,  // 15: slipway.host.v1alpha1.ArtifactService.UploadArtifact:output_type -> slipway.host.v1alpha1.UploadArtifactResponse
+	8,  // 16: slipway.host.v1alpha1.ArtifactService.DownloadArtifact:output_type -> slipway.host.v1alpha1.DownloadArtifactResponse
+	8,  // 17: slipway.host.v1alpha1.ArtifactService.ReadFile:output_type -> slipway.host.v1alpha1.DownloadArtifactResponse
+	6,  // 18: slipway.host.v1alpha1.ArtifactService.ListFiles:output_type -> slipway.host.v1alpha1.ListFilesResponse
+	10, // 19: slipway.host.v1alpha1.ArtifactService.ListArtifacts:output_type -> slipway.host.v1alpha1.ListArtifactsResponse
+	13, // 20: slipway.host.v1alpha1.ArtifactService.RemoveArtifact:output_type -> slipway.host.v1alpha1.RemoveArtifactResponse
+	15, // [15:21] is the sub-list for method output_type
+	9,  // [9:15] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_artifact_proto_init() }
@@ -771,7 +990,7 @@ func file_slipway_host_v1alpha1_artifact_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_host_v1alpha1_artifact_proto_rawDesc), len(file_slipway_host_v1alpha1_artifact_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   14,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
