@@ -247,7 +247,7 @@ func (w *Worker) makePlaces(spec sdk.ContainerSpec, root string, volumes map[sdk
 			}
 		}
 		made = append(made, Mount{Source: w.Dir(m.Volume), Path: at, Target: filepath.Join(root, at), ReadOnly: m.ReadOnly})
-		if err := p.mount(w.Dir(m.Volume), at, volumes[m.Volume].State == sdk.VolumeSealed); err != nil {
+		if err := p.mount(w.Dir(m.Volume), at, m.ReadOnly || volumes[m.Volume].State == sdk.VolumeSealed); err != nil {
 			return nil, err
 		}
 	}

@@ -20,9 +20,9 @@ type places struct {
 }
 
 type place struct {
-	at     string // where the container sees it, absolute and clean
-	files  *os.Root
-	sealed bool // nothing can be made there
+	at    string // where the container sees it, absolute and clean
+	files *os.Root
+	fixed bool // nothing is made there: it is sealed, or mounted read-only
 }
 
 // maxHops is how many links of a path are followed, as Linux does.
@@ -43,12 +43,12 @@ func (p *places) close() {
 }
 
 // mount puts the files of a directory where find has led to. Whatever was mounted there or below before is hidden.
-func (p *places) mount(dir, at string, sealed bool) error {
+func (p *places) mount(dir, at string, fixed bool) error {
 	files, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
 	}
-	p.trees = append(p.trees, place{at, files, sealed})
+	p.trees = append(p.trees, place{at, files, fixed})
 	return nil
 }
 
@@ -86,8 +86,8 @@ func (p *places) find(dir string) (string, error) {
 		t, below := p.of(next)
 		info, err := t.files.Lstat(below)
 		switch {
-		case errors.Is(err, fs.ErrNotExist) && t.sealed:
-			return "", fmt.Errorf("%s is missing and cannot be made in a sealed volume", next)
+		case errors.Is(err, fs.ErrNotExist) && t.fixed:
+			return "", fmt.Errorf("%s is missing, and cannot be made in a volume that is sealed or mounted read-only", next)
 		case errors.Is(err, fs.ErrNotExist):
 			if err := makeDir(t.files, below); err != nil {
 				return "", err

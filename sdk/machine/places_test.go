@@ -30,11 +30,11 @@ func TestPlaces(t *testing.T) {
 	defer p.close()
 	for _, m := range []struct {
 		dir, at string
-		sealed  bool
+		fixed   bool
 	}{{"open", "/mnt", false}, {"sealed", "/mnt/sealed", true}} {
 		at, err := p.find(m.at)
 		if err == nil {
-			err = p.mount(in(m.dir), at, m.sealed)
+			err = p.mount(in(m.dir), at, m.fixed)
 		}
 		if at != m.at || err != nil {
 			t.Fatalf("mounting at %s: %s, %v", m.at, at, err)

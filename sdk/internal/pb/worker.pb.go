@@ -1279,9 +1279,9 @@ type Mount struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Volume string                 `protobuf:"bytes,1,opt,name=volume,proto3" json:"volume,omitempty"`
 	// Absolute, clean and not "/", and no two of a container the same, or it is CLASS_INVALID with the reason path. One may lie
-	// below another. It is made where missing; what a sealed volume holds never changes for that. One that cannot be made is answered as
-	// dir of CreateContainerRequest. A symbolic link on the way, such as another volume may hold, never leads out of the container's files;
-	// a mount through one is made where it leads in there, or is CLASS_INVALID with the reason path.
+	// below another. It is made where missing; what a volume holds that is sealed or mounted read-only never changes for that. One that
+	// cannot be made is answered as dir of CreateContainerRequest. A symbolic link on the way, such as another volume may hold, never leads
+	// out of the container's files; a mount through one is made where it leads in there, or is CLASS_INVALID with the reason path.
 	Path []byte `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	// Sealed volumes can only be mounted so.
 	ReadOnly      bool `protobuf:"varint,3,opt,name=read_only,json=readOnly,proto3" json:"read_only,omitempty"`
