@@ -44,7 +44,7 @@ func TestListOddArchives(t *testing.T) {
 		"an empty directory":  {[]entry{{"a", tar.TypeDir, ""}}, "a", "", nil},
 		"not there":           {[]entry{{"ab", tar.TypeReg, "x"}}, "a", "", sdk.NotFound},
 		"it leaves":           {[]entry{{"../a", tar.TypeReg, "x"}}, "", "", sdk.ReasonArchive},
-		"too many": {slices.Repeat([]entry{{"%d", tar.TypeReg, ""}}, sdk.MaxListed+1), "", "", sdk.ReasonTooLarge},
+		"too many":            {slices.Repeat([]entry{{"%d", tar.TypeReg, ""}}, sdk.MaxListed+1), "", "", sdk.ReasonTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var b bytes.Buffer
