@@ -154,12 +154,16 @@ func runMountReadOnly(ctx context.Context, c *C) {
 			c.Errorf("read-only is read-only", "writing %s exited with code 0", path)
 		}
 	}
+	below := c.ContainerSpec(c.Mounts(sdk.Mount{Volume: v, Path: "/v", ReadOnly: true}, sdk.Mount{Volume: c.Volume(ctx), Path: "/v/below"}))
+	if err := c.W.CreateContainer(ctx, below, nil); err != nil {
+		c.WantReason(err, sdk.Invalid, sdk.ReasonPath, "a mount's path that cannot be made is the caller's mistake", "a mount at a path that a read-only volume lacks")
+	}
 	c.WantTree(c.Tree(ctx, v, ""), []Entry{File("a", "kept")}, 0, "the volume afterwards")
 	c.OK(c.W.SealVolume(ctx, v), "sealing a volume that is only mounted read-only")
 }
 
 func runMountNested(ctx context.Context, c *C) {
-	outer, middle, inner := c.Filled(ctx, File("f", "outer")), c.Filled(ctx, File("f", "middle")), c.Filled(ctx, File("f", "inner"))
+	outer, middle, inner := c.Filled(ctx, File("f", "outer")), c.Filled(ctx, File("f", "middle"), Dir("c"), Dir("c/d")), c.Filled(ctx, File("f", "inner"))
 	mounts := []sdk.Mount{{Volume: outer, Path: "/m"}, {Volume: middle, Path: "/m/a/b", ReadOnly: true}, {Volume: inner, Path: "/m/a/b/c/d"}}
 	for _, order := range [][]int{{0, 1, 2}, {2, 1, 0}, {1, 2, 0}} {
 		id := c.Container(ctx, c.Mounts(mounts[order[0]], mounts[order[1]], mounts[order[2]]))
