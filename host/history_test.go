@@ -336,6 +336,10 @@ func (h *history) settle() {
 			h.t.Fatalf("%s cannot be sealed by a worker that does what it is told", owner)
 		}
 	}
+	testkit.Until(h.t, "all that the last host left is settled", func() bool {
+		report, err := h.r.h.Reap(ctx, true)
+		return err == nil && len(report.Away) == 0
+	})
 	for range 2 { // what has no record is destroyed after the grace and a second look
 		if _, err := h.r.h.Reap(ctx, false); err != nil {
 			h.t.Fatal(err)

@@ -13,7 +13,8 @@ import (
 )
 
 // withPoints gives where a volume is that can be mounted, with directories in it for the mounts that lie in this one. Docker makes them itself
-// where it can write. They come into an open volume; of a sealed one the container gets a clone for its own that has them.
+// where it can write. Where it cannot, a container gets a clone of its own of a sealed volume, which has them. An open one must have them already: it
+// cannot be cloned, and what is mounted read-only is not written.
 func (n *node) withPoints(ctx context.Context, s *storenet.Store, spec sdk.ContainerSpec, m sdk.Mount, v storenet.Volume) (string, error) {
 	if !m.ReadOnly {
 		return v.Path, nil
@@ -33,18 +34,16 @@ func (n *node) withPoints(ctx context.Context, s *storenet.Store, spec sdk.Conta
 	if len(lacking) == 0 {
 		return v.Path, nil
 	}
-	id := m.Volume
-	if v.State == sdk.VolumeSealed {
-		id = ownVolume(spec.ID, m.Path)
-		if err := n.makeOwn(ctx, s, spec, id, m.Volume); err != nil {
-			return "", err
-		}
+	if v.State != sdk.VolumeSealed {
+		return "", sdk.NewInvalid(sdk.ReasonPath, "container %q: nothing can be mounted at %q: volume %q, which is mounted read-only at %q, has no directory %q there, and gets none: "+
+			"make it before, or seal the volume", spec.ID, path.Join(m.Path, lacking[0]), m.Volume, m.Path, lacking[0])
+	}
+	id := ownVolume(spec.ID, m.Path)
+	if err := n.makeOwn(ctx, s, spec, id, m.Volume); err != nil {
+		return "", err
 	}
 	if err := s.StreamIn(ctx, id, sdk.StreamIn{}, directories(lacking)); err != nil {
 		return "", err
-	}
-	if id == m.Volume {
-		return v.Path, nil
 	}
 	lease, err := s.Share(ctx, id)
 	if err != nil {
