@@ -45,6 +45,10 @@ func linuxCases() []Case {
 			ID: "S14-stop-cont", Title: "STOP halts a process and CONT lets it go on; a halted one can be killed", Promises: []string{"8e"}, Level: Must, Profile: Linux, Run: runStopCont,
 			Env: linux, Doc: "Somebody waits for children in between. Whoever takes a halt for an end tells of an exit that never was.",
 		},
+		{
+			ID: "S22-after-leader", Title: "between the leader's end and the exit a signal reaches what is left of its group, KILL ends it, and with nothing left they succeed", Promises: []string{"8k"}, Level: Must, Profile: Linux, Run: runAfterLeader,
+			Env: linux, Doc: "Catches a plugin that signals the leader's number, which is nobody's by then, or somebody else's: what the leader has left holds the exit up, and nothing stops it. The exit waits here, for the journal is full.",
+		},
 	}
 }
 
@@ -218,4 +222,37 @@ func runStopCont(ctx context.Context, c *C) {
 	if e := c.Follow(ctx, id, p).Exit; e.Code != 137 || e.Signal != sdk.KILL {
 		c.Errorf("KILL cannot be halted", "halted and killed: got %s, want code 137 (signalled by KILL)", exitText(e))
 	}
+}
+
+func runAfterLeader(ctx context.Context, c *C) {
+	const said = 16_000 // numbers, of 84,894 bytes: more than the journal takes, and less than journal and pipe together
+	v := c.Volume(ctx)
+	id := c.Container(ctx, c.Mounts(sdk.Mount{Volume: v, Path: "/v"}))
+	c.WantExit(c.Exec(ctx, id, c.Probe("mkfifo", "/v/leader", "/v/left")), 0, "making named pipes")
+	// Who reads a pipe sees its end when nobody has it open any more.
+	leader, left := c.Start(ctx, id, c.Probe("cat-file", "/v/leader")), c.Start(ctx, id, c.Probe("cat-file", "/v/left"))
+	p := c.Start(ctx, id, c.Probe("seq", "keep", "/v/left", ";",
+		"spawn", "-", "inner", "mark", "TERM", "/v/up", "/v/heard", ",", "nap", "3600000", ";",
+		"await", "/v/up", ";", "keep", "/v/leader", ";", "lines", strconv.Itoa(said), ";", "exit", "3"), func(s *sdk.ProcessSpec) { s.Spill = spill })
+	c.Follow(ctx, id, leader) // the leader has ended
+	if i, _ := c.Process(ctx, id, p); i.State != sdk.ProcessRunning || i.Exit != nil {
+		c.Fatalf("the exit comes after all output", "a process whose output is not all in the full journal is %s with %s", i.State, exitText(i.Exit))
+	}
+	c.OK(c.W.SignalProcess(ctx, id, p, sdk.TERM), "sending TERM after the leader's end")
+	if _, ok := c.FollowFor(ctx, c.Patience(soonDead), id, c.Start(ctx, id, c.Probe("await", "/v/heard"))); !ok {
+		c.Errorf("a signal reaches what is left of the group", "long after TERM the leader's child has not heard of it")
+	}
+	c.OK(c.W.SignalProcess(ctx, id, p, sdk.KILL), "sending KILL after the leader's end")
+	if _, ok := c.FollowFor(ctx, c.Patience(soonDead), id, left); !ok {
+		c.Fatalf("KILL ends what the leader has left", "long after KILL the leader's child still has a pipe open")
+	}
+	if i, _ := c.Process(ctx, id, p); i.State != sdk.ProcessRunning || i.Exit != nil {
+		c.Errorf("the exit comes after all output", "a process whose output is not all in the full journal is %s with %s", i.State, exitText(i.Exit))
+	}
+	for _, signal := range []sdk.Signal{sdk.TERM, sdk.KILL} {
+		c.OK(c.W.SignalProcess(ctx, id, p, signal), "sending %s with nothing left to hear it", signal)
+	}
+	j := c.Follow(ctx, id, p)
+	c.WantExit(j, 3, "a leader whose child was killed after its end")
+	c.WantOutput(j, numbers(1, said), "", "a leader whose child was killed after its end")
 }
