@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -47,7 +48,7 @@ func linuxCases() []Case {
 		},
 		{
 			ID: "S22-after-leader", Title: "between the leader's end and the exit a signal reaches what is left of its group, KILL ends it, and with nothing left they succeed", Promises: []string{"8k"}, Level: Must, Profile: Linux, Run: runAfterLeader,
-			Env: linux, Doc: "Catches a plugin that signals the leader's number, which is nobody's by then, or somebody else's: what the leader has left holds the exit up, and nothing stops it. The exit waits here, for the journal is full.",
+			Env: linux, Doc: "Catches a plugin that signals the leader's number, which is nobody's by then, or somebody else's: what the leader has left holds the exit up, and nothing stops it.",
 		},
 	}
 }
@@ -225,29 +226,40 @@ func runStopCont(ctx context.Context, c *C) {
 }
 
 func runAfterLeader(ctx context.Context, c *C) {
-	const said = 16_000 // numbers, of 84,894 bytes: more than the journal takes, and less than journal and pipe together
 	v := c.Volume(ctx)
 	id := c.Container(ctx, c.Mounts(sdk.Mount{Volume: v, Path: "/v"}))
-	c.WantExit(c.Exec(ctx, id, c.Probe("mkfifo", "/v/leader", "/v/left")), 0, "making named pipes")
-	// Who reads a pipe sees its end when nobody has it open any more.
-	leader, left := c.Start(ctx, id, c.Probe("cat-file", "/v/leader")), c.Start(ctx, id, c.Probe("cat-file", "/v/left"))
-	p := c.Start(ctx, id, c.Probe("seq", "keep", "/v/left", ";",
-		"spawn", "-", "inner", "mark", "TERM", "/v/up", "/v/heard", ",", "nap", "3600000", ";",
-		"await", "/v/up", ";", "keep", "/v/leader", ";", "lines", strconv.Itoa(said), ";", "exit", "3"), func(s *sdk.ProcessSpec) { s.Spill = spill })
-	c.Follow(ctx, id, leader) // the leader has ended
-	if i, _ := c.Process(ctx, id, p); i.State != sdk.ProcessRunning || i.Exit != nil {
-		c.Fatalf("the exit comes after all output", "a process whose output is not all in the full journal is %s with %s", i.State, exitText(i.Exit))
+	for try := range 5 {
+		if c.afterLeader(ctx, id, fmt.Sprintf("/v/%d-", try)) || c.Failed() {
+			return
+		}
 	}
+	c.NotObservable("each time the exit had come, or may have, before the signal was sent")
+}
+
+// afterLeader sends signals to what a leader has left. The journal is full, which has the exit wait where a runtime waits for its room; elsewhere it comes when its
+// grace is over, maybe before the signal: then there is no answer.
+func (c *C) afterLeader(ctx context.Context, id sdk.ContainerID, at string) (answered bool) {
+	const said = 16_000 // numbers, of 84,894 bytes: more than the journal takes, and less than journal and pipe together
+	c.WantExit(c.Exec(ctx, id, c.Probe("mkfifo", at+"leader", at+"left")), 0, "making named pipes")
+	// Who reads a pipe sees its end when nobody has it open any more.
+	leader, left := c.Start(ctx, id, c.Probe("cat-file", at+"leader")), c.Start(ctx, id, c.Probe("cat-file", at+"left"))
+	p := c.Start(ctx, id, c.Probe("seq", "keep", at+"left", ";",
+		"spawn", "-", "inner", "mark", "TERM", at+"up", at+"heard", ",", "nap", "3600000", ";",
+		"await", at+"up", ";", "keep", at+"leader", ";", "lines", strconv.Itoa(said), ";", "exit", "3"), func(s *sdk.ProcessSpec) { s.Spill = spill })
+	c.Follow(ctx, id, leader) // the leader has ended
 	c.OK(c.W.SignalProcess(ctx, id, p, sdk.TERM), "sending TERM after the leader's end")
-	if _, ok := c.FollowFor(ctx, c.Patience(soonDead), id, c.Start(ctx, id, c.Probe("await", "/v/heard"))); !ok {
-		c.Errorf("a signal reaches what is left of the group", "long after TERM the leader's child has not heard of it")
+	if i, _ := c.Process(ctx, id, p); i.State == sdk.ProcessExited {
+		return false
+	}
+	if _, ok := c.FollowFor(ctx, c.Patience(soonDead), id, c.Start(ctx, id, c.Probe("await", at+"heard"))); !ok {
+		c.Fatalf("a signal reaches what is left of the group", "long after TERM, which came before the exit, the leader's child has not heard of it")
 	}
 	c.OK(c.W.SignalProcess(ctx, id, p, sdk.KILL), "sending KILL after the leader's end")
-	if _, ok := c.FollowFor(ctx, c.Patience(soonDead), id, left); !ok {
-		c.Fatalf("KILL ends what the leader has left", "long after KILL the leader's child still has a pipe open")
+	if i, _ := c.Process(ctx, id, p); i.State == sdk.ProcessExited && i.Exit.OutputCut {
+		return false // what is left held the output until it was cut
 	}
-	if i, _ := c.Process(ctx, id, p); i.State != sdk.ProcessRunning || i.Exit != nil {
-		c.Errorf("the exit comes after all output", "a process whose output is not all in the full journal is %s with %s", i.State, exitText(i.Exit))
+	if _, ok := c.FollowFor(ctx, c.Patience(soonDead), id, left); !ok {
+		c.Fatalf("KILL ends what the leader has left", "long after KILL, which came before the exit, the leader's child still has a pipe open")
 	}
 	for _, signal := range []sdk.Signal{sdk.TERM, sdk.KILL} {
 		c.OK(c.W.SignalProcess(ctx, id, p, signal), "sending %s with nothing left to hear it", signal)
@@ -255,4 +267,5 @@ func runAfterLeader(ctx context.Context, c *C) {
 	j := c.Follow(ctx, id, p)
 	c.WantExit(j, 3, "a leader whose child was killed after its end")
 	c.WantOutput(j, numbers(1, said), "", "a leader whose child was killed after its end")
+	return true
 }
