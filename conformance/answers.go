@@ -25,6 +25,9 @@ const (
 	isLost // listed as gone, and its record cannot be read
 )
 
+// recordElseDead is the answer of a call on one process in a container that is gone, and whose record may have it.
+const recordElseDead = "its record, else dead"
+
 // containerStates are the heads of the table's columns.
 func containerStates() []string {
 	return []string{"not there", "creating", "ready", "gone", "gone, record lost"}
@@ -43,7 +46,7 @@ func containerAnswers() []containerCall {
 	other := answer{"AlreadyExists", sdk.AlreadyExists, ""}
 	because := func(r sdk.Reason) answer { return answer{string(r), sdk.FailedPrecondition, r} }
 	creating, dead, lost := because(sdk.ReasonCreating), because(sdk.ReasonDead), because(sdk.ReasonRecordLost)
-	done, process, record, exited := says("success"), says("its process"), says("its record"), says("its record, else dead")
+	done, process, record, exited := says("success"), says("its process"), says("its record"), says(recordElseDead)
 	return []containerCall{
 		{"CreateContainer, its token", [5]answer{says("makes it"), says("completes it"), done, dead, dead}},
 		{"CreateContainer, another", [5]answer{says("makes it"), other, other, other, other}},

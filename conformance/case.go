@@ -80,6 +80,8 @@ const (
 	EnvProbe   Requirement = "probe"   // the commands are the suite's own program, [Probe]
 	// EnvProbeLinux is EnvProbe with the program that is built for Linux: real processes, which need nothing in the container.
 	EnvProbeLinux Requirement = "probe-linux"
+	EnvImageRef   Requirement = "image-ref" // the target names an image that the worker's runtime has ([Given])
+	EnvImport     Requirement = "import"    // the target names a path that the worker's operator allowed to be imported ([Given])
 )
 
 // requires tells whether a case cannot be run where r is lacking. Without any probe there is none for Linux either.

@@ -5,7 +5,10 @@ import (
 	"context"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
+
+	"github.com/slipway-run/slipway/sdk"
 )
 
 // archiveCases check that trees go in and out as they are.
@@ -43,6 +46,23 @@ func archiveCases() []Case {
 			ID: "F13-many", Title: "five thousand small files come out", Promises: []string{"9s"}, Level: Must, Profile: Streaming, Run: runManyFiles,
 			Doc: "Whatever is kept for each file adds up.",
 		},
+		{
+			ID: "F50-after-the-end", Title: "whatever comes after an archive's end mark is read to its end and thrown away, a second archive too", Promises: []string{"9z"}, Level: Must, Profile: Streaming, Run: runAfterTheEnd,
+			Doc: "Catches an unpacker that goes on behind the mark: what tar -A leaves there is no part of the tree. And one that takes what it does not know for damage.",
+		},
+	}
+}
+
+func runAfterTheEnd(ctx context.Context, c *C) {
+	archive := c.Pack([]Entry{File("a", "a")})
+	for what, rest := range map[string][]byte{"a second archive": c.Pack([]Entry{File("a", "another"), File("b", "b")}), "noise": []byte(pattern(300_001)), "one byte": {1}} {
+		in := &endReader{r: bytes.NewReader(slices.Concat(archive, rest))}
+		id := c.Volume(ctx)
+		c.OK(c.W.StreamIn(ctx, id, sdk.StreamIn{}, in), "streaming in an archive with %s after its end mark", what)
+		c.WantTree(c.Tree(ctx, id, ""), []Entry{File("a", "a")}, 0, "an archive with %s after its end mark", what)
+		if !in.ended {
+			c.Errorf("a stream has been read to its end when the call returns nil", "of %s after the archive's end mark %d bytes were not read", what, in.r.Len())
+		}
 	}
 }
 

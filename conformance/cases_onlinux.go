@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -44,6 +45,10 @@ func linuxCases() []Case {
 		{
 			ID: "S14-stop-cont", Title: "STOP halts a process and CONT lets it go on; a halted one can be killed", Promises: []string{"8e"}, Level: Must, Profile: Linux, Run: runStopCont,
 			Env: linux, Doc: "Somebody waits for children in between. Whoever takes a halt for an end tells of an exit that never was.",
+		},
+		{
+			ID: "S22-after-leader", Title: "between the leader's end and the exit a signal reaches what is left of its group, KILL ends it, and with nothing left they succeed", Promises: []string{"8k"}, Level: Must, Profile: Linux, Run: runAfterLeader,
+			Env: linux, Doc: "Catches a plugin that signals the leader's number, which is nobody's by then, or somebody else's: what the leader has left holds the exit up, and nothing stops it.",
 		},
 	}
 }
@@ -218,4 +223,49 @@ func runStopCont(ctx context.Context, c *C) {
 	if e := c.Follow(ctx, id, p).Exit; e.Code != 137 || e.Signal != sdk.KILL {
 		c.Errorf("KILL cannot be halted", "halted and killed: got %s, want code 137 (signalled by KILL)", exitText(e))
 	}
+}
+
+func runAfterLeader(ctx context.Context, c *C) {
+	v := c.Volume(ctx)
+	id := c.Container(ctx, c.Mounts(sdk.Mount{Volume: v, Path: "/v"}))
+	for try := range 5 {
+		if c.afterLeader(ctx, id, fmt.Sprintf("/v/%d-", try)) || c.Failed() {
+			return
+		}
+	}
+	c.NotObservable("each time the exit had come, or may have, before the signal was sent")
+}
+
+// afterLeader sends signals to what a leader has left. The journal is full, which has the exit wait where a runtime waits for its room; elsewhere it comes when its
+// grace is over, maybe before the signal: then there is no answer.
+func (c *C) afterLeader(ctx context.Context, id sdk.ContainerID, at string) (answered bool) {
+	const said = 16_000 // numbers, of 84,894 bytes: more than the journal takes, and less than journal and pipe together
+	c.WantExit(c.Exec(ctx, id, c.Probe("mkfifo", at+"leader", at+"left")), 0, "making named pipes")
+	// Who reads a pipe sees its end when nobody has it open any more.
+	leader, left := c.Start(ctx, id, c.Probe("cat-file", at+"leader")), c.Start(ctx, id, c.Probe("cat-file", at+"left"))
+	p := c.Start(ctx, id, c.Probe("seq", "keep", at+"left", ";",
+		"spawn", "-", "inner", "mark", "TERM", at+"up", at+"heard", ",", "nap", "3600000", ";",
+		"await", at+"up", ";", "keep", at+"leader", ";", "lines", strconv.Itoa(said), ";", "exit", "3"), func(s *sdk.ProcessSpec) { s.Spill = spill })
+	c.Follow(ctx, id, leader) // the leader has ended
+	c.OK(c.W.SignalProcess(ctx, id, p, sdk.TERM), "sending TERM after the leader's end")
+	if i, _ := c.Process(ctx, id, p); i.State == sdk.ProcessExited {
+		return false
+	}
+	if _, ok := c.FollowFor(ctx, c.Patience(soonDead), id, c.Start(ctx, id, c.Probe("await", at+"heard"))); !ok {
+		c.Fatalf("a signal reaches what is left of the group", "long after TERM, which came before the exit, the leader's child has not heard of it")
+	}
+	c.OK(c.W.SignalProcess(ctx, id, p, sdk.KILL), "sending KILL after the leader's end")
+	if i, _ := c.Process(ctx, id, p); i.State == sdk.ProcessExited && i.Exit.OutputCut {
+		return false // what is left held the output until it was cut
+	}
+	if _, ok := c.FollowFor(ctx, c.Patience(soonDead), id, left); !ok {
+		c.Fatalf("KILL ends what the leader has left", "long after KILL, which came before the exit, the leader's child still has a pipe open")
+	}
+	for _, signal := range []sdk.Signal{sdk.TERM, sdk.KILL} {
+		c.OK(c.W.SignalProcess(ctx, id, p, signal), "sending %s with nothing left to hear it", signal)
+	}
+	j := c.Follow(ctx, id, p)
+	c.WantExit(j, 3, "a leader whose child was killed after its end")
+	c.WantOutput(j, numbers(1, said), "", "a leader whose child was killed after its end")
+	return true
 }

@@ -73,12 +73,17 @@ func runUsedTracks(ctx context.Context, c *C) {
 	}
 }
 
-func runFeaturesKnown(ctx context.Context, c *C) {
-	known := []sdk.Feature{
+// knownFeatures are those of the contract.
+func knownFeatures() []sdk.Feature {
+	return []sdk.Feature{
 		sdk.FeatureTTY, sdk.FeatureUsers, sdk.FeaturePrivileged, sdk.FeatureNetworkNone, sdk.FeatureImageVolume, sdk.FeatureImageRef, sdk.FeatureCloneLive,
 		sdk.FeatureVolumeImport, sdk.FeatureLimitsCPU, sdk.FeatureLimitsMemory, sdk.FeatureLimitsDisk, sdk.FeatureLimitsPIDs, sdk.FeatureExitOOM, sdk.FeatureTarXattrs,
 		sdk.FeatureTarSparse, sdk.FeatureTarDevices, sdk.FeatureVolatile, sdk.FeatureTarDirTimes, sdk.FeatureTTYResize, sdk.FeatureFileRead, sdk.FeaturePeerStream,
 	}
+}
+
+func runFeaturesKnown(ctx context.Context, c *C) {
+	known := knownFeatures()
 	s := c.askStatus(ctx)
 	for _, f := range s.Features {
 		if !slices.Contains(known, f) {

@@ -13,11 +13,11 @@ func Cases() []Case {
 		identityCases(), retryCases(), listCases(), statusCases(),
 		wireCases(),
 		volumeCases(), archiveCases(), dialectCases(), transferCases(),
-		containerCases(), stateCases(), mountCases(), featureCases(), namedCases(),
+		containerCases(), stateCases(), mountCases(), featureCases(), namedCases(), givenCases(),
 		processCases(), streamCases(), stdinCases(), followCases(), loadCases(),
-		linuxCases(), terminalCases(), userCases(), limitCases(),
+		linuxCases(), terminalCases(), userCases(), limitCases(), processorCases(),
 		probeCases(),
-		isolationCases(), recoveryCases(), restartCases(), peerCases(), stressCases(),
+		isolationCases(), recoveryCases(), restartCases(), awayCases(), secretCases(), peerCases(), stressCases(),
 		[]Case{NothingLeft()},
 	)
 }

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"flag"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -30,6 +31,22 @@ func TestCatalogueIsUpToDate(t *testing.T) {
 	}
 	if d := cmp.Diff(string(page), b.String()); d != "" {
 		t.Errorf("CASES.md is not what the table says: run this test with -update\n%s", d)
+	}
+}
+
+// TestReadmeCounts holds what the project's first page says of the suite to the table.
+func TestReadmeCounts(t *testing.T) {
+	if want := fmt.Sprintf("# %d cases\n", len(Cases())); !strings.Contains(read(t, "../README.md"), want) {
+		t.Errorf("README.md does not say %q", want)
+	}
+}
+
+// TestNamedMustWork: a required case holds a plugin to each feature that it can name. That of root file systems by name is image.ref.
+func TestNamedMustWork(t *testing.T) {
+	for _, f := range knownFeatures() {
+		if !slices.ContainsFunc(Cases(), func(c Case) bool { return c.Level == Must && slices.Contains(c.Needs, f) }) {
+			t.Errorf("no case needs the feature %q: whoever names it is believed", f)
+		}
 	}
 }
 

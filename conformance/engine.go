@@ -130,6 +130,12 @@ func (s *suite) prejudge(ctx context.Context, kase Case) (Status, string) {
 	if slices.Contains(kase.Env, EnvLocal) && !s.target.Local {
 		return EnvMissing, "the plugin does not run on this machine"
 	}
+	if slices.Contains(kase.Env, EnvImageRef) && (s.target.Given.ImageRef == "" || s.target.Given.ImageFile == "") {
+		return EnvMissing, "no image that the worker's runtime has was named, with a file of it"
+	}
+	if slices.Contains(kase.Env, EnvImport) && s.target.Given.Import == "" {
+		return EnvMissing, "no path on the worker that may be imported was named"
+	}
 	probe, own := s.target.probe()
 	if slices.Contains(kase.Env, EnvProbe) && !own || slices.Contains(kase.Env, EnvProbeLinux) && !own {
 		return EnvMissing, "the suite's own program, the probe, was not given"

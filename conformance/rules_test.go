@@ -61,6 +61,18 @@ func TestPromises(t *testing.T) {
 	}
 }
 
+// TestPromisesAreHeld: what a plugin promises some case looks at.
+func TestPromisesAreHeld(t *testing.T) {
+	held := heldBy()
+	for _, r := range Rules() {
+		for _, p := range r.Promises {
+			if held[p.ID] == "no case" {
+				t.Errorf("no case holds a plugin to promise %s: %s", p.ID, p.Text)
+			}
+		}
+	}
+}
+
 // TestDocHasTheRules: package sdk's documentation has each rule in the words of the table.
 func TestDocHasTheRules(t *testing.T) {
 	doc := strings.Join(strings.Fields(strings.NewReplacer("//", "", "[", "", "]", "").Replace(read(t, "../sdk/doc.go"))), " ")

@@ -25,6 +25,18 @@ type Target struct {
 	Bare     bool      // Commands need nothing in a container's root ([EnvBare])
 	CanCrash bool      // instances have Crash ([EnvCrash])
 	Program  *Program  // the plugin's program ([EnvProgram]); nil: there is none
+	Given    Given     // what an operator has made ready for the cases that ask for it
+	// Away takes the server behind the worker away, as when its machine is cut off, until back is called. Nil: there is none, or none that can be taken.
+	Away func(ctx context.Context) (back func() error, err error)
+}
+
+// Given is what only a worker's operator knows: no plugin tells it, so whoever tests one has to. Its zero value is nothing.
+type Given struct {
+	// ImageRef is a reference that the worker's runtime has an image by, and ImageFile the absolute path of a file there that containers without that
+	// image lack, or have with other content.
+	ImageRef, ImageFile string
+	// Import is a path on the worker that may be imported, of a tree that holds something. It is read only, unless the plugin is at fault.
+	Import string
 }
 
 // probe gives the suite's own program, where there is one.

@@ -39,6 +39,9 @@ type Explanation struct {
 
 	Position int // waiting, turn: among those who wait, from 1
 	Priority int // waiting, turn: its own
+	// Reserved is, of one that waits, the worker that takes nobody of the same or a lower priority until it fits there, since too many that
+	// came later have passed it; empty: none.
+	Reserved string
 
 	// Workers has a verdict on each worker, the best first. Placed: on the others, as things stood then; nil where there were too many
 	// to keep, or the record is an older host's.
@@ -52,8 +55,8 @@ func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, er
 	turns := h.turnWaits() // first: a step whose turn comes meanwhile is found where it is then
 	if w, position, ok := h.queue.Find(owner); ok {
 		e := &Explanation{Owner: owner, State: PlacementWaiting, Waited: time.Since(w.Since), Position: position, Priority: w.Spec.Priority,
-			Workers: h.place.Explain(h.index, w.Spec)}
-		_, e.Err = h.place.Choose(h.index, w.Spec)
+			Reserved: w.Reserved}
+		e.Workers, e.Err = h.queue.Explain(w)
 		return e, nil
 	}
 	var e *Explanation

@@ -283,6 +283,56 @@ job "j" {
 	placedWell(openConfig(t, cfg, opts))
 }
 
+// Who has been passed too often is told which worker is reserved for it, and the others for whom.
+func TestExplainReserved(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig("m")
+	cfg.Workers[0].Limits.Volumes = 2
+	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": newMemory(t, "m")}})
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	wait := func(owner string, s pool.Spec) {
+		wg.Go(func() {
+			if _, err := h.queue.Acquire(ctx, owner, s); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+		testkit.Until(t, owner+" waits", func() bool { _, _, ok := h.queue.Find(owner); return ok })
+	}
+	small := func(i int) {
+		if _, err := h.queue.Acquire(ctx, fmt.Sprint("small", i), pool.Spec{Volumes: 1, WaitLimit: -1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	small(0)
+	wait("big", pool.Spec{Volumes: 2})
+	for i := range pool.DefaultMaxPassed {
+		if e, err := h.ExplainOwner(ctx, "big"); err != nil || e.Reserved != "" {
+			t.Fatalf("passed by %d: %+v, %v", i, e, err)
+		}
+		if i > 0 {
+			h.index.Release(fmt.Sprint("small", i))
+		}
+		small(i + 1)
+	}
+	wait("small", pool.Spec{Volumes: 1})
+	e, err := h.ExplainOwner(ctx, "big")
+	if err != nil || e.Reserved != "m" || len(e.Workers) != 1 || e.Workers[0].Reason != pool.FullVolumes || !strings.Contains(e.Workers[0].Detail, "reserved for it") ||
+		!errors.As(e.Err, new(*pool.FullError)) {
+		t.Errorf("big: %+v, %v", e, err)
+	}
+	e, err = h.ExplainOwner(ctx, "small")
+	if err != nil || e.Reserved != "" || len(e.Workers) != 1 || e.Workers[0].Reason != pool.Reserved || !strings.Contains(e.Workers[0].Detail, `"big"`) ||
+		!errors.As(e.Err, new(*pool.FullError)) {
+		t.Errorf("small: %+v, %v", e, err)
+	}
+	if e, err = h.ExplainRequest(ctx, ContainerRequest{}); err != nil || e.Err == nil || e.Workers[0].Reason != pool.Reserved {
+		t.Errorf("one that is asked for: %+v, %v", e, err)
+	}
+}
+
 // A wait for a place has its limit, the configuration's where the request says nothing.
 func TestWaitLimit(t *testing.T) {
 	t.Parallel()

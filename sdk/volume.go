@@ -14,7 +14,7 @@ type VolumeSpec struct {
 
 	// At most one source is set; with none, the volume begins empty.
 	Clone  VolumeID // copy-on-write copy of this sealed volume of the same worker
-	Import string   // path on the worker that its operator allowed; needs [FeatureVolumeImport]
+	Import string   // path on the worker that its operator allowed, of what the volume begins with a copy of, or Invalid with [ReasonPath]; needs [FeatureVolumeImport]
 
 	// Owner of the volume's root directory, as numbers inside the container: 0 to 4294967294. It is set on a clone, too, and on nothing
 	// below the root.

@@ -39,6 +39,7 @@ type targetFlags struct {
 	worker         string
 	peer           string
 	peerSettings   string
+	given          conformance.Given
 	env            []string
 }
 
@@ -60,6 +61,9 @@ func (t *targetFlags) bind(f *pflag.FlagSet) {
 	f.StringVar(&t.worker, "worker", defaultWorker, "`name` of the worker's block")
 	f.StringVar(&t.peer, "peer", "", "`name` of a second worker's block, which the profile p2p streams to and from; for plugins whose blocks are one worker each, in one zone")
 	f.StringVar(&t.peerSettings, "peer-settings", "", "with --peer: JSON `file` with the settings of its block; default those of the first worker")
+	f.StringVar(&t.given.ImageRef, "image-ref", "", "for plugins that name image.ref: a `reference` that the worker's runtime has an image by; with --image-file")
+	f.StringVar(&t.given.ImageFile, "image-file", "", "with --image-ref: absolute `path` of a file in that image, which containers without it lack")
+	f.StringVar(&t.given.Import, "import", "", "for plugins that name volume.import: a `path` on the worker that may be imported, of a tree that holds something and may be lost")
 	f.StringArrayVarP(&t.env, "env", "e", nil, "`NAME=VALUE` for the plugin, which gets of this environment nothing else; NAME alone takes the value from here; may be repeated")
 }
 
@@ -81,7 +85,7 @@ func (t *targetFlags) args(plugin []string) []string {
 		}
 	}
 	for name, value := range map[string]string{"probe": t.probe, "expected": t.expected, "plugin-settings": t.pluginSettings, "worker-settings": t.workerSettings,
-		"peer": t.peer, "peer-settings": t.peerSettings} {
+		"peer": t.peer, "peer-settings": t.peerSettings, "image-ref": t.given.ImageRef, "image-file": t.given.ImageFile, "import": t.given.Import} {
 		if value != "" {
 			args = append(args, "--"+name+"="+value)
 		}
@@ -180,7 +184,10 @@ func (t *targetFlags) target(ctx context.Context, plugin []string, log *slog.Log
 		Path: plugin[0], Args: plugin[1:], Env: env, Plugin: sdk.Block{Name: "suite", Values: pluginSettings},
 		Workers: workers, Launch: launch.Options{Logger: log},
 	})
-	target.Bare = t.bare
+	if (t.given.ImageRef == "") != (t.given.ImageFile == "") || t.given.ImageFile != "" && !strings.HasPrefix(t.given.ImageFile, "/") {
+		return none, usageError{errors.New("--image-ref and --image-file: they go together, and the file's path is absolute")}
+	}
+	target.Bare, target.Given = t.bare, t.given
 	if t.peer != "" {
 		target.Worker, target.Peer = t.worker, t.peer
 	}

@@ -181,6 +181,8 @@ func TestConformanceFails(t *testing.T) {
 	p.run("conformance", "run", good, "--shell").wants(codeSuiteUsage).says("--probe")
 	p.run("conformance", "run", good, "--peer-settings", "plugin.json").wants(codeSuiteUsage).says("--peer")
 	p.run("conformance", "run", good, "--peer", "suite").wants(codeSuiteUsage).says("suite")
+	p.run("conformance", "run", good, "--image-ref", "busybox:1").wants(codeSuiteUsage).says("--image-file")
+	p.run("conformance", "run", good, "--image-ref", "busybox:1", "--image-file", "bin/sh").wants(codeSuiteUsage).says("absolute")
 	p.run("conformance", "run", good, "-e", "NO_SUCH_VARIABLE").wants(codeSuiteUsage).says("NO_SUCH_VARIABLE=VALUE")
 	p.run("conformance", "run", good, "--budget", "0s").wants(codeSuiteUsage).says("--budget")
 	p.run("conformance", "run", good, "--no-such-flag").wants(codeSuiteUsage).says("no-such-flag")

@@ -185,7 +185,11 @@ func (a *app) writeExplained(all []explained) error {
 func outcome(e *host.Explanation) string {
 	switch {
 	case e.State == host.PlacementWaiting:
-		return fmt.Sprintf("waits for %s, number %d in the queue", e.Waited.Round(time.Second), e.Position)
+		text := fmt.Sprintf("waits for %s, number %d in the queue", e.Waited.Round(time.Second), e.Position)
+		if e.Reserved != "" {
+			text += fmt.Sprintf(", for worker %s, which is reserved for it", e.Reserved)
+		}
+		return text
 	case e.State == host.PlacementTurn:
 		return fmt.Sprintf("waits for its turn for %s, number %d: %s", e.Waited.Round(time.Second), e.Position, e.Err)
 	case e.State == host.PlacementPlaced && e.Held:
@@ -238,6 +242,7 @@ type jsonExplained struct {
 	At       *time.Time    `json:"at,omitempty"`     // when it was placed
 	Waited   float64       `json:"waited_seconds"`
 	Position int           `json:"position,omitempty"` // among those who wait, from 1
+	Reserved string        `json:"reserved,omitempty"` // waiting: the worker that is reserved for it
 	Error    string        `json:"error,omitempty"`    // why it would not be placed
 	Workers  []jsonVerdict `json:"workers"`            // the best first; of a placed step, the others
 }
@@ -259,7 +264,7 @@ func writeExplainedJSON(to *outlet, all []explained) error {
 	out := make([]jsonExplained, 0, len(all))
 	for _, e := range all {
 		j := jsonExplained{Step: e.step, State: string(e.State), Worker: e.Worker, Held: e.Held, Scores: jsonScores(e.Scores),
-			Waited: e.Waited.Seconds(), Position: e.Position, Workers: []jsonVerdict{}}
+			Waited: e.Waited.Seconds(), Position: e.Position, Reserved: e.Reserved, Workers: []jsonVerdict{}}
 		if !e.At.IsZero() {
 			j.At = &e.At
 		}

@@ -26,8 +26,8 @@ type Base struct {
 	Commands func(ctx context.Context) (conformance.Commands, error)
 	Shell    bool // Commands, which are the probe, are for the cases that need them; all others are run by a shell
 	Bare     bool // as in conformance.Target
-	Outlived bool // by its containers: its process may be killed
-	Peers    bool // its workers send volumes to each other; see [ByNameWithPeers]
+	Outlived bool // its process may be killed: by its containers it is outlived, or it is volatile and comes last
+	Extras   bool // its workers can do more than its own: see [ByNameWithExtras]
 }
 
 // standing is a base whose process runs.
@@ -86,8 +86,8 @@ func (s *standing) program(workers []string) conformance.Target {
 }
 
 func (s *standing) brokenBy(broken string, workers []string) conformance.Program {
-	if s.Peers && broken == ByName {
-		broken = ByNameWithPeers
+	if s.Extras && broken == ByName {
+		broken = ByNameWithExtras
 		workers = append(workers[:len(workers):len(workers)], Beside)
 	}
 	p := conformance.Program{
@@ -125,16 +125,16 @@ func (s *standing) target(name string) conformance.Target {
 	var begun atomic.Bool
 	return conformance.Target{
 		Name: name + " on " + s.Name, Worker: name, Peer: Beside, Local: true,
-		Commands: commands, Probe: probe, Bare: s.Bare, CanCrash: s.Outlived, Program: &program,
+		Commands: commands, Probe: probe, Bare: s.Bare, CanCrash: s.Outlived, Program: &program, Given: s.given(), Away: s.away(name),
 		Open: func(ctx context.Context) (*conformance.Instance, error) {
 			if begun.CompareAndSwap(false, true) && !m.Alone {
-				return &conformance.Instance{Runtime: broken(s.inst.Runtime), Close: func() {}, PID: s.inst.PID}, nil
+				return &conformance.Instance{Runtime: broken(s.inst.Runtime), Close: func() {}, PID: s.inst.PID, Said: s.inst.Said}, nil
 			}
 			inst, err := s.program([]string{name}).Open(ctx)
 			if err != nil {
 				return nil, err
 			}
-			return &conformance.Instance{Runtime: broken(inst.Runtime), Close: inst.Close, PID: inst.PID, Crash: func(ctx context.Context) (sdk.Runtime, error) {
+			return &conformance.Instance{Runtime: broken(inst.Runtime), Close: inst.Close, PID: inst.PID, Said: inst.Said, Crash: func(ctx context.Context) (sdk.Runtime, error) {
 				rt, err := inst.Crash(ctx)
 				if err != nil {
 					return nil, err

@@ -58,6 +58,25 @@ func dialectMutants() []Mutant {
 			Killers: []string{"F25-padding"}, breaks: paddingUnread,
 		},
 		{
+			ID: "rest-unpacked", Doc: "an archive that comes after another one's end mark is unpacked, too", Rule: 9,
+			Killers: []string{"F50-after-the-end"}, breaks: afterTheEnd(func(archive, rest []byte) ([]byte, error) {
+				if _, err := tar.NewReader(bytes.NewReader(rest)).Next(); err != nil {
+					return archive, nil
+				}
+				const mark = 1024
+				return append(archive[:len(archive)-mark:len(archive)-mark], rest...), nil
+			}),
+		},
+		{
+			ID: "rest-is-damage", Doc: "an archive after whose end mark something comes is damaged", Rule: 9,
+			Killers: []string{"F50-after-the-end"}, breaks: afterTheEnd(func(archive, rest []byte) ([]byte, error) {
+				if len(bytes.Trim(rest, "\x00")) > 0 {
+					return nil, sdk.NewInvalid(sdk.ReasonArchive, "%d bytes come after the archive's end", len(rest))
+				}
+				return archive, nil
+			}),
+		},
+		{
 			ID: "nothing-is-empty", Doc: "no bytes at all count as an empty archive", Rule: 9,
 			Killers: []string{"F26-nothing"}, breaks: nothingIsEmpty,
 		},
@@ -167,6 +186,32 @@ func paddingUnread(w sdk.Worker) sdk.Worker {
 			}
 		}
 	}}
+}
+
+// afterTheEnd makes something of an archive and of what comes after its end mark. What is no archive stays as it is.
+func afterTheEnd(join func(archive, rest []byte) ([]byte, error)) func(sdk.Worker) sdk.Worker {
+	return func(w sdk.Worker) sdk.Worker {
+		return &broken{Worker: w, streamIn: func(ctx context.Context, id sdk.VolumeID, in sdk.StreamIn, r io.Reader) error {
+			if in.Encoding != "" && in.Encoding != sdk.EncodingRaw {
+				return w.StreamIn(ctx, id, in, r)
+			}
+			whole, err := io.ReadAll(r)
+			if err != nil {
+				return err
+			}
+			left := bytes.NewReader(whole)
+			for tr := tar.NewReader(left); err == nil; {
+				_, err = tr.Next()
+			}
+			if errors.Is(err, io.EOF) {
+				end := len(whole) - left.Len()
+				if whole, err = join(whole[:end:end], whole[end:]); err != nil {
+					return err
+				}
+			}
+			return w.StreamIn(ctx, id, in, bytes.NewReader(whole))
+		}}
+	}
 }
 
 func nothingIsEmpty(w sdk.Worker) sdk.Worker {

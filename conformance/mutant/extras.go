@@ -9,8 +9,9 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// ByNameWithPeers is [ByName] on workers that send volumes to each other, if the plugin's own cannot: the cases about that need some.
-const ByNameWithPeers = "by-name-with-peers"
+// ByNameWithExtras is [ByName] on workers that send volumes to each other, know an image and a path to import, and have a server that can be away, if the plugin's
+// own cannot: the cases about that need some.
+const ByNameWithExtras = "by-name-with-extras"
 
 // Beside is one more worker that is not broken: what streams from worker to worker go to.
 const Beside = "beside"

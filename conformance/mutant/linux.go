@@ -139,6 +139,14 @@ func linuxMutants() []Mutant {
 			},
 		},
 		{
+			ID: "processors-unlimited", Doc: "a limit of processors is not set", Rule: 14,
+			Killers: []string{"L02-cpu"}, breaks: processors(func(int64) int64 { return 0 }),
+		},
+		{
+			ID: "processors-alike", Doc: "whoever asks for a limit of processors gets one", Rule: 14,
+			Killers: []string{"L02-cpu"}, breaks: processors(func(asked int64) int64 { return min(asked, 1) * 1000 }),
+		},
+		{
 			ID: "pids-unlimited", Doc: "a limit of processes is not set", Rule: 14,
 			Killers: []string{"L01-pids"},
 			breaks: func(w sdk.Worker) sdk.Worker {
@@ -234,5 +242,15 @@ func haltIsEnd(w sdk.Worker) sdk.Worker {
 			}
 			return infos, err
 		},
+	}
+}
+
+// processors changes what is asked for as a limit of processors.
+func processors(change func(asked int64) int64) func(sdk.Worker) sdk.Worker {
+	return func(w sdk.Worker) sdk.Worker {
+		return &broken{Worker: w, createContainer: func(ctx context.Context, spec sdk.ContainerSpec, progress func(sdk.Progress)) error {
+			spec.Limits.CPUMillis = change(spec.Limits.CPUMillis)
+			return w.CreateContainer(ctx, spec, progress)
+		}}
 	}
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // Memory gives the memory runtime's program as a base: as a plugin that holds its containers itself, with a world behind it, for cases that
-// kill plugins, and for cases that run the suite's own program, built for WASI, which probe gives, or nil. dir must be short, for a socket lies in it, and is the caller's to remove; env is the world's environment.
+// kill plugins, for cases about workers that die with their plugin, and for cases that run the suite's own program, built for WASI, which probe gives, or nil. dir must be short, for a socket lies in it, and is the caller's to remove; env is the world's environment.
 func Memory(program, dir string, env []string, probe func(context.Context) (conformance.Commands, error)) []Base {
 	socket := filepath.Join(dir, "world")
 	return []Base{
@@ -29,7 +29,8 @@ func Memory(program, dir string, env []string, probe func(context.Context) (conf
 			},
 		},
 		{Name: "memory with the probe", Command: []string{program}, Commands: probe},
-		{Name: "memory with peers", Command: []string{program}, Bare: true, Peers: true},
+		{Name: "memory with extras", Command: []string{program}, Bare: true, Extras: true},
+		{Name: "memory that is killed", Command: []string{program}, Bare: true, Outlived: true},
 	}
 }
 

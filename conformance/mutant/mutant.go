@@ -43,7 +43,7 @@ func groups() [][]Mutant {
 	return [][]Mutant{
 		identityMutants(), retryMutants(), listMutants(), volumeMutants(), archiveMutants(), dialectMutants(), transferMutants(),
 		containerMutants(), mountMutants(), featureMutants(), namedMutants(), processMutants(), exitMutants(), outputMutants(), followMutants(), stdinMutants(),
-		wireMutants(), isolationMutants(), recoveryMutants(), restartMutants(), linuxMutants(), peerMutants(), stressMutants(),
+		wireMutants(), isolationMutants(), recoveryMutants(), restartMutants(), linuxMutants(), endMutants(), peerMutants(), stressMutants(),
 	}
 }
 

@@ -102,6 +102,7 @@ var smoke = []string{
 	"read-only-ignored", "volumes-die-too", "offset-ignored", "cancel-ignored", "double-start", "hup-is-term", "killed-is-zero", "late-byte",
 	"from-ignored", "exit-ends", "lines-only", "stdin-cut", "path-ignored", "writes-through-links", "zero-after-crash", "old-exits-lost", "tty-forgotten",
 	"ticket-kept", "hundred-exits", "stdin-unheard", "ends-with-exit", "privilege-dropped",
+	"abandoned-is-over",
 }
 
 // TestSmoke: the gate leaves out no kind of fault.

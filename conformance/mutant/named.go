@@ -3,7 +3,9 @@ package mutant
 import (
 	"archive/tar"
 	"context"
+	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/slipway-run/slipway/sdk"
@@ -93,5 +95,59 @@ func namedMutants() []Mutant {
 				return data, true
 			}),
 		},
+		{
+			ID: "reference-ignored", Doc: "an image that is named by a reference is not used", Rule: 14, Killers: []string{"Y09-image-ref"},
+			breaks: container(func(s *sdk.ContainerSpec) { s.Image.Ref = "" }),
+		},
+		{
+			ID: "import-empty", Doc: "a volume that should be imported is empty", Rule: 14, Killers: []string{"V13-import"},
+			breaks: importer(func(ctx context.Context, w sdk.Worker, spec sdk.VolumeSpec) error {
+				spec.Import = ""
+				return w.CreateVolume(ctx, spec)
+			}),
+		},
+		{
+			ID: "import-shared", Doc: "what is imported again is what the first import has become", Rule: 14, Killers: []string{"V13-import"},
+			breaks: func(w sdk.Worker) sdk.Worker {
+				var mu sync.Mutex
+				first := make(map[string]sdk.VolumeID)
+				return importer(func(ctx context.Context, w sdk.Worker, spec sdk.VolumeSpec) error {
+					mu.Lock()
+					defer mu.Unlock()
+					from, again := spec.Import, first[spec.Import]
+					if again != "" {
+						spec.Import, spec.Clone = "", again
+					}
+					err := w.CreateVolume(ctx, spec)
+					if err == nil && again == "" {
+						first[from] = spec.ID
+					}
+					return err
+				})(w)
+			},
+		},
+		{
+			ID: "import-never-fails", Doc: "what cannot be imported is an empty volume", Rule: 14, Killers: []string{"V13-import"},
+			breaks: importer(func(ctx context.Context, w sdk.Worker, spec sdk.VolumeSpec) error {
+				err := w.CreateVolume(ctx, spec)
+				if errors.Is(err, sdk.Invalid) {
+					spec.Import = ""
+					return w.CreateVolume(ctx, spec)
+				}
+				return err
+			}),
+		},
+	}
+}
+
+// importer imports volumes in its own way.
+func importer(create func(ctx context.Context, w sdk.Worker, spec sdk.VolumeSpec) error) func(sdk.Worker) sdk.Worker {
+	return func(w sdk.Worker) sdk.Worker {
+		return &broken{Worker: w, createVolume: func(ctx context.Context, spec sdk.VolumeSpec) error {
+			if spec.Import == "" {
+				return w.CreateVolume(ctx, spec)
+			}
+			return create(ctx, w, spec)
+		}}
 	}
 }

@@ -27,7 +27,7 @@ func Serve(name string, command []string) error {
 	if m.wire != nil {
 		return serveWire(*m.wire, command)
 	}
-	if !ok && name != None && name != ByName && name != ByNameWithPeers {
+	if !ok && name != None && name != ByName && name != ByNameWithExtras {
 		return fmt.Errorf("there is no mutant %q", name)
 	}
 	var mu sync.Mutex
@@ -41,7 +41,7 @@ func Serve(name string, command []string) error {
 		defer mu.Unlock()
 		inst = i
 		rt := &runtime{Runtime: i.Runtime, name: name, workers: make(map[string]sdk.Worker)}
-		if name == ByNameWithPeers {
+		if name == ByNameWithExtras {
 			rt.peers = newPeers()
 		}
 		return rt, nil
@@ -57,7 +57,7 @@ func Serve(name string, command []string) error {
 // open starts the good plugin.
 func open(ctx context.Context, name string, command []string, cfg sdk.Config) (*conformance.Instance, error) {
 	for _, w := range cfg.Workers {
-		if _, ok := Find(w.Name); (name == ByName || name == ByNameWithPeers) && !ok && w.Name != None && w.Name != Beside {
+		if _, ok := Find(w.Name); (name == ByName || name == ByNameWithExtras) && !ok && w.Name != None && w.Name != Beside {
 			return nil, sdk.NewInvalid(sdk.ReasonConfig, "worker %q: there is no mutant of that name", w.Name)
 		}
 	}
@@ -84,7 +84,7 @@ func ownEnvironment() map[string]string {
 type runtime struct {
 	sdk.Runtime
 	name  string
-	peers *peers // nil: workers send volumes to others if the plugin's own do
+	peers *peers // nil: workers can do what the plugin's own can, and nothing besides
 
 	mu      sync.Mutex
 	workers map[string]sdk.Worker // one for each name: a mutant may remember things
@@ -101,11 +101,11 @@ func (r *runtime) Worker(name string) (sdk.Worker, error) {
 		return nil, err
 	}
 	which := r.name
-	if which == ByName || which == ByNameWithPeers {
+	if which == ByName || which == ByNameWithExtras {
 		which = name
 	}
 	if r.peers != nil {
-		good = &peered{Worker: good, all: r.peers}
+		good = &peered{Worker: &provided{Worker: good}, all: r.peers}
 	}
 	w := sdk.Worker(&broken{Worker: good})
 	if m, ok := Find(which); ok && !m.Near && m.wire == nil {

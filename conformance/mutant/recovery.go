@@ -3,6 +3,8 @@ package mutant
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -23,6 +25,37 @@ func recoveryMutants() []Mutant {
 		{
 			ID: "exit-guessed", Doc: "a follower whose plugin is gone hears of an exit", Rule: 3, Near: true,
 			Killers: []string{"R03-kill-under-call"}, breaks: follower(exitGuessed),
+		},
+		{
+			ID: "incarnation-constant", Doc: "a volatile worker has the same incarnations in each process of its plugin", Rule: 4,
+			Killers: []string{"Y10-volatile"}, breaks: statusChanged(func(s *sdk.Status) { s.ContainerIncarnation, s.VolumeIncarnation = "containers", "volumes" }),
+		},
+		{
+			ID: "variables-logged", Doc: "what a process is started with is logged", Rule: 13,
+			Killers: []string{"P38-env-kept-nowhere"},
+			breaks: func(w sdk.Worker) sdk.Worker {
+				return &broken{Worker: w, startProcess: func(ctx context.Context, id sdk.ContainerID, spec sdk.ProcessSpec) error {
+					fmt.Fprintf(os.Stderr, "starting %+v\n", spec)
+					return w.StartProcess(ctx, id, spec)
+				}}
+			},
+		},
+		{
+			ID: "away-is-an-error", Doc: "the status of a worker whose server is away is an error", Rule: 4,
+			Killers: []string{"W29-server-away"},
+			breaks: func(w sdk.Worker) sdk.Worker {
+				return &broken{Worker: w, status: func(ctx context.Context) (sdk.Status, error) {
+					s, err := w.Status(ctx)
+					if err == nil && s.Health == sdk.Away {
+						return sdk.Status{}, sdk.NewUnavailable(nil, "%s", s.Reason)
+					}
+					return s, err
+				}}
+			},
+		},
+		{
+			ID: "away-without-reason", Doc: "the status of a worker whose server is away gives no reason", Rule: 4,
+			Killers: []string{"W29-server-away"}, breaks: statusChanged(func(s *sdk.Status) { s.Reason = "" }),
 		},
 	}
 }

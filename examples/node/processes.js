@@ -101,11 +101,11 @@ export class Process {
       });
       child.on('close', (code, signal) => {
         reject(internal(`entering the container: ${complaint.trim() || `inside.pl ended with ${signal ?? code}`}`)); // unless it started
-        if (this.#kept !== null) fs.closeSync(this.#kept);
         if (this.#leader && this.#status === null) {
           this.lost = true;
           this.follower?.wake();
         }
+        if (this.exit || !this.#leader || this.lost) this.#letGo();
         if (!this.#leader) for (const socket of this.#outputs.keys()) socket.destroy();
         if (!this.#leader) this.#stdin?.destroy();
       });
@@ -197,7 +197,14 @@ export class Process {
       startedAt: timestamp(this.#startedAt), endedAt: timestamp(endedAt), outputCut: open,
     };
     this.#stdin?.destroy();
+    this.#letGo();
     this.follower?.wake();
+  }
+
+  // letGo lets the namespace's number be another one's: nothing is signalled by it any more.
+  #letGo() {
+    if (this.#kept !== null) fs.closeSync(this.#kept);
+    this.#kept = null;
   }
 
   info() {
@@ -233,9 +240,10 @@ export class Process {
   }
 
   signal(name) {
-    if (this.#status || this.lost) return;
+    if (this.exit || this.lost) return;
     if (name === 'KILL') this.#killTree();
-    else kill(-this.#leader, `SIG${name}`);
+    else if (!this.#status) kill(-this.#leader, `SIG${name}`);
+    else for (const pid of this.#tree()) if (groupOf(pid) === this.#leader) kill(pid, `SIG${name}`); // the group's number alone may be another one's now
   }
 
   // killTree kills until it finds nobody new: what is killed starts no others, and what it had started is found by the next look.
@@ -243,9 +251,8 @@ export class Process {
     const killed = new Set([this.#waiter]);
     for (let found = true; found;) {
       found = false;
-      for (const name of fs.readdirSync('/proc')) {
-        const pid = Number(name);
-        if (!pid || killed.has(pid) || namespaceOf(pid) !== this.#mark) continue;
+      for (const pid of this.#tree()) {
+        if (killed.has(pid)) continue;
         killed.add(pid);
         kill(pid, 'SIGKILL');
         found = true;
@@ -253,9 +260,22 @@ export class Process {
     }
   }
 
+  // tree gives all that came of the command.
+  #tree() {
+    return fs.readdirSync('/proc').map(Number).filter((pid) => pid && namespaceOf(pid) === this.#mark);
+  }
+
   // abandon ends the follower of a process whose container is being destroyed.
   abandon(error) {
     this.follower?.fail(error);
+  }
+}
+
+function groupOf(pid) {
+  try {
+    return Number(fs.readFileSync(`/proc/${pid}/stat`, 'latin1').split(') ').pop().split(' ')[2]);
+  } catch {
+    return null; // it has ended
   }
 }
 

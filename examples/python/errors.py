@@ -69,6 +69,10 @@ def precondition(reason, kind, id, message):
     return Fault("failed precondition", message, reason=reason, kind=kind, id=id)
 
 
+def dead(container):
+    return precondition("dead", "container", container, f'container "{container}" is gone; destroy it')
+
+
 def check_id(kind, id):
     if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,46}[a-z0-9])?", id):
         raise Fault("invalid", f'{kind} id {id[:60]!r} must be 1 to 48 of a-z, 0-9 and inner "-"', reason="spec", kind=kind)

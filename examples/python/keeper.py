@@ -156,8 +156,10 @@ def monitor(control, argv, executable, env, cwd, files):
                 killed = True
             elif ended is None:  # it is not reaped, so the group's number is nobody else's
                 os.killpg(leader, number)
+            else:  # what is left of the group is below us; another one that has the number now is not
+                kill_tree(os.getpid(), number, leader)
         if killed:
-            kill_tree(os.getpid())
+            kill_tree(os.getpid(), signal.SIGKILL)
         left = True
         try:
             while (child := os.wait4(-1, os.WNOHANG))[0]:
@@ -182,13 +184,13 @@ def signal_name(number):
         return str(number)
 
 
-def kill_tree(top):
-    """Kills all below a process. Whoever is born meanwhile falls to the next round."""
-    children = {}
+def kill_tree(top, number, group=None):
+    """Sends a signal to all below a process, or to those of them that are of a group. Whoever is born meanwhile falls to the next round."""
+    children, groups = {}, {}
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
             with open(f"/proc/{pid}/stat") as f:
-                parent = int(f.read().rpartition(")")[2].split()[1])
+                parent, groups[int(pid)] = map(int, f.read().rpartition(")")[2].split()[1:3])
             children.setdefault(parent, []).append(int(pid))
         except OSError:
             pass
@@ -196,8 +198,10 @@ def kill_tree(top):
     for pid in found:
         found += children.get(pid, [])
     for pid in found[1:]:
+        if group not in (None, groups[pid]):
+            continue
         try:
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, number)
         except ProcessLookupError:
             pass
 

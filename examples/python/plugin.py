@@ -253,9 +253,9 @@ class WorkerService:
             raise invalid("signal", f'signal "{request.signal[:40]}" is not one of {", ".join(SIGNALS)}')
         if _state(s, request.container) != "gone":
             _ask(s, request.container, {"op": "signal", "id": request.process, "number": SIGNALS[request.signal]})
-        elif not any(p["id"] == request.process for p in _remains(s, request.container)):
+        elif not any(p["id"] == request.process and p["exit"] for p in _remains(s, request.container)):
             _state(s, request.container)
-            raise errors.not_found("process", request.process)
+            raise errors.dead(request.container)
         return worker_pb2.SignalProcessResponse()
 
     # The optional calls, whose features Status does not name.
@@ -561,7 +561,7 @@ def _connect(s, container):
         with contextlib.suppress(OSError):  # it ends this very moment
             return Conn(s.at("containers", container, "record"))
     _state(s, container)
-    raise precondition("dead", "container", container, f'container "{container}" is gone; destroy it')
+    raise errors.dead(container)
 
 
 def _ask(s, container, request):
@@ -614,7 +614,7 @@ def _follow_remains(s, head):
 def _remains_of(s, head):
     info = next((p for p in _remains(s, head.container) if p["id"] == head.process), None)
     if info is None:
-        raise errors.not_found("process", head.process)
+        raise errors.dead(head.container)
     record = os.open(s.at("containers", head.container, "record"), os.O_RDONLY | os.O_DIRECTORY)
     try:
         j, start = Journal(record, head.process), head.position

@@ -19,7 +19,7 @@ import shutil
 import signal
 import subprocess
 
-from errors import Fault, already_exists, not_found, precondition
+from errors import Fault, already_exists, dead, not_found, precondition
 
 
 class Store:
@@ -186,6 +186,8 @@ class Store:
                 there = self.container(id)
                 if there["token"] != spec["token"]:
                     raise already_exists("container", id)
+                if there["state"] == "gone":
+                    raise dead(id)
                 if there["state"] != "creating":
                     return
                 self._kill_and_remove(id)

@@ -5,7 +5,8 @@
 // which. A [Placer] is the policy: [Placer.Choose] names the best worker for a
 // [Spec], [Placer.Explain] says of every worker why or why not, and both ask the
 // same predicates. A [Queue] adds waiting: [Queue.Acquire] chooses and leases in
-// one step, and where every compatible worker is full it waits for a place.
+// one step, and where every compatible worker is full it waits for a place. Who is
+// passed too often by others that claim less has a worker reserved.
 //
 // A worker takes a spec if it is compatible (running, and of the right runtime,
 // platform, tags, team and features) and not full. Of those that do, the
@@ -16,7 +17,7 @@
 // Capacity is held by leases keyed by their owner, never by bare counters:
 // acquiring or releasing twice is the same as once, so no count can drift.
 //
-// Nothing here talks to a worker, a store or a clock of its own beyond the wait
-// limit, and no goroutine is started: a waiter is its caller's goroutine, and it
-// is woken by the goroutine that reported the event.
+// Nothing here talks to a worker, a store or a clock of its own beyond the limits
+// of waits and reservations, and no goroutine is started: a waiter is its caller's
+// goroutine, and it is woken by the goroutine that reported the event.
 package pool

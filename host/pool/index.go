@@ -21,6 +21,7 @@ type Index struct {
 	leases   map[string]Lease // by owner
 	held     map[string]int   // leases by team
 	queues   []*Queue
+	ended    []*entry // workers whose reservation has ended, still to be offered
 }
 
 // entry is a worker, or what was reported of one that is not there: known is
@@ -31,6 +32,7 @@ type entry struct {
 	slot     uint32
 	usage    Usage
 	contents []*content
+	reserved *waiter // the one that it is reserved for
 }
 
 // NewIndex returns an empty index.
@@ -110,6 +112,12 @@ func (x *Index) Usage(worker string) Usage {
 // changed tells the queues that e may have room that it had not, or may suit
 // less than it did. The lock is held.
 func (x *Index) changed(e *entry) {
+	x.recheck(e)
+	x.offer(e)
+	x.settle()
+}
+
+func (x *Index) offer(e *entry) {
 	for _, q := range x.queues {
 		q.changed(e)
 	}

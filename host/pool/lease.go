@@ -42,6 +42,7 @@ func (x *Index) Acquire(l Lease) error {
 	}
 	l.Volumes, l.Resources = max(l.Volumes, 0), l.Resources.positive()
 	x.lease(x.entry(l.Worker), l)
+	x.settle()
 	return nil
 }
 

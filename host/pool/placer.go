@@ -20,6 +20,9 @@ type Options struct {
 	Rand rand.Source
 	// WaitLimit bounds the wait of specs that say nothing; zero is no limit.
 	WaitLimit time.Duration
+	// MaxPassed is how often a waiter is passed by later ones before a worker
+	// is reserved for it. Zero means DefaultMaxPassed, a negative one never.
+	MaxPassed int
 }
 
 // Placer is a policy ready for use. It is safe for concurrent use.
@@ -37,6 +40,7 @@ func NewPlacer(p Policy, o Options) (*Placer, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
+	o.MaxPassed = cmp.Or(o.MaxPassed, DefaultMaxPassed)
 	return &Placer{policy: p, opts: o}, nil
 }
 

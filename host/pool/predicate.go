@@ -28,7 +28,8 @@ const (
 	NotRunning    Reason = "state"         // its State is not Running
 
 	// Compatible but full: there will be a place.
-	Pausing        Reason = "paused" // it takes nothing for a moment
+	Pausing        Reason = "paused"   // it takes nothing for a moment
+	Reserved       Reason = "reserved" // what is or becomes free there goes to a waiter that others have passed too often
 	FullContainers Reason = "containers"
 	FullTasks      Reason = "tasks"
 	FullVolumes    Reason = "volumes"
@@ -41,7 +42,13 @@ func (r Reason) Compatible() bool { return r == OK || r.Full() }
 
 // Full reports whether the worker lacks nothing but room, or a moment.
 func (r Reason) Full() bool {
-	return r == Pausing || r == FullContainers || r == FullTasks || r == FullVolumes || r == FullResources || r == FullItself
+	return r.lacking() || r == Pausing || r == Reserved || r == FullItself
+}
+
+// lacking reports whether the worker lacks room by what is known of it here, so
+// that the spec would fit once enough of its leases and volumes have gone.
+func (r Reason) lacking() bool {
+	return r == FullContainers || r == FullTasks || r == FullVolumes || r == FullResources
 }
 
 // phrase completes "3 workers …".
@@ -71,6 +78,8 @@ func (r Reason) phrase() string {
 		return "not running"
 	case Pausing:
 		return "taking nothing just now"
+	case Reserved:
+		return "reserved for another"
 	case FullContainers:
 		return "at the limit of containers"
 	case FullTasks:
@@ -158,6 +167,9 @@ func (q *query) judgeAnew(e *entry) Reason {
 	if e.Paused != "" {
 		return Pausing
 	}
+	if w := e.reserved; w != nil && w.query != q && s.Priority <= w.query.spec.Priority {
+		return Reserved
+	}
 	if l.Containers > 0 && e.usage.containers() >= l.Containers {
 		return FullContainers
 	}
@@ -175,6 +187,14 @@ func (q *query) judgeAnew(e *entry) Reason {
 
 // detail says what judge's verdict means on this worker, for people.
 func (q *query) detail(e *entry, r Reason) string {
+	text := q.about(e, r)
+	if w := e.reserved; w != nil && w.query == q {
+		text += "; reserved for it: others get no place there until it fits"
+	}
+	return text
+}
+
+func (q *query) about(e *entry, r Reason) string {
 	s, l := &q.spec, q.limitsOf(e)
 	switch r {
 	case NotWith:
@@ -207,6 +227,8 @@ func (q *query) detail(e *entry, r Reason) string {
 		return string(e.State) + ", " + e.Reason
 	case Pausing:
 		return e.Paused
+	case Reserved:
+		return fmt.Sprintf("for %q, passed by %d that came later", e.reserved.owner, e.reserved.passed)
 	case FullContainers:
 		return fmt.Sprintf("%d of %d containers", e.usage.containers(), l.Containers)
 	case FullTasks:

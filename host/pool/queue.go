@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -13,13 +12,19 @@ import (
 // A place that comes free goes to the waiter of the highest priority; among
 // those, to one of the team that holds the fewest leases; among those, to one of
 // the team that was served the longest ago; then to the one that came first.
-// Only waiters for which the place will do are asked, so a spec that claims many
-// volumes can be passed by smaller ones: its wait limit is its bound.
+// Only waiters for which the place will do are asked, so one that claims much can
+// be passed by smaller ones that come after it in that order. Once that has
+// happened Options.MaxPassed times, a worker is reserved for it: nobody of the
+// same or a lower priority is placed there any more until it fits. See reserve.go.
+// To be passed by a higher priority, or by a team that holds less, is the order
+// itself and has no bound but the wait limit.
 //
 // There is one invariant, kept under the index's lock: no waiter could be placed
-// now. Each event (a worker added, changed or removed, a lease or a volume gone)
-// touches one worker, so it is enough to offer that one to the waiters; and an
-// arrival that finds a place free passes nobody who could have had it.
+// now, where a reserved worker takes only the waiter it is reserved for and those
+// of a higher priority. Each event (a worker added, changed or removed, a lease or
+// a volume gone, a reservation ended) touches one worker, so it is enough to offer
+// that one to the waiters; and an arrival that finds a place free passes nobody
+// who could have had it.
 //
 // Queues on one index share its capacity; make one. A Queue needs no closing: it
 // has no goroutine, and each waiter ends with its context.
@@ -41,10 +46,14 @@ type waiter struct {
 	arrived uint64
 
 	// Protected by index.mu until woken is closed.
-	place   int    // in Queue.waiters; -1 if it is not there
-	witness *entry // a compatible worker, full
-	choice  Choice
-	woken   chan struct{} // closed with the choice made, or none: look again
+	place    int    // in Queue.waiters; -1 if it is not there
+	witness  *entry // a compatible worker, full
+	choice   Choice
+	woken    chan struct{}  // closed with the choice made, or none: look again
+	passed   int            // places given to later ones on workers that lacked nothing but room for it
+	reserved *entry         // the worker that is reserved for it
+	until    time.Time      // when that ends at the latest
+	told     chan time.Time // until, of each new reservation; holds one
 }
 
 // NewQueue returns a queue over the index.
@@ -73,8 +82,12 @@ func (q *Queue) Acquire(ctx context.Context, owner string, s Spec) (Choice, erro
 	w := &waiter{owner: owner, query: q.placer.query(s.clone()), since: time.Now(), place: -1}
 	limit := cmp.Or(s.WaitLimit, q.placer.opts.WaitLimit)
 	var late, again <-chan struct{}
+	var lapse <-chan time.Time
+	anew := false
 	for {
-		switch q.enter(w, limit >= 0) {
+		standing := q.enter(w, limit >= 0, anew)
+		anew = false
+		switch standing {
 		case placed:
 			return w.choice, nil
 		case refused:
@@ -104,10 +117,12 @@ func (q *Queue) Acquire(ctx context.Context, owner string, s Spec) (Choice, erro
 			}
 			return Choice{}, fmt.Errorf("wait for a place for %q: %w", owner, ctx.Err())
 		case <-again:
-			if q.askAgain(w) {
-				return w.choice, nil
-			}
-			s.RetryIn, again = 0, nil
+			s.RetryIn, again, anew = 0, nil, true
+		case until := <-w.told:
+			lapse = time.After(time.Until(until))
+		case <-lapse:
+			lapse = nil
+			q.lapse(w)
 		case <-late:
 			if q.leave(w) {
 				return w.choice, nil
@@ -126,29 +141,46 @@ const (
 	linedUp
 )
 
-// enter places w, or lines it up, or refuses it.
-func (q *Queue) enter(w *waiter, wait bool) int {
+// enter places w, or lines it up, or refuses it. Anew, it asks the workers again
+// that had said that they had no room for it.
+func (q *Queue) enter(w *waiter, wait, anew bool) int {
 	x := q.index
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	defer x.settle()
+	if w.choice.Worker != "" {
+		return placed // meanwhile
+	}
+	if anew {
+		clear(w.query.exhausted)
+	} else if w.place >= 0 {
+		return linedUp
+	}
 	if l, ok := x.leases[w.owner]; ok {
 		w.choice = Choice{Worker: l.Worker, Held: true}
 		return placed
-	}
-	best, compatible := q.placer.best(x, w.query)
-	if best != nil {
-		w.choice = q.placer.choice(x, w.query, best)
-		q.lease(w, best)
-		return placed
-	}
-	if compatible == nil || !wait {
-		return refused
 	}
 	if w.arrived == 0 {
 		q.arrived++
 		w.arrived = q.arrived
 	}
-	w.witness, w.woken, w.place = compatible, make(chan struct{}), len(q.waiters)
+	best, compatible := q.placer.best(x, w.query)
+	if best != nil {
+		w.choice = q.placer.choice(x, w.query, best)
+		if w.place >= 0 {
+			q.remove(w)
+		}
+		q.pass(w, best)
+		q.lease(w, best)
+		return placed
+	}
+	if w.place >= 0 {
+		return linedUp
+	}
+	if compatible == nil || !wait {
+		return refused
+	}
+	w.witness, w.woken, w.told, w.place = compatible, make(chan struct{}), make(chan time.Time, 1), len(q.waiters)
 	q.waiters = append(q.waiters, w)
 	return linedUp
 }
@@ -170,28 +202,18 @@ func (q *Queue) refusal(query *query, wait bool) error {
 func (q *Queue) leave(w *waiter) bool {
 	q.index.mu.Lock()
 	defer q.index.mu.Unlock()
+	defer q.index.settle()
 	if w.place >= 0 {
 		q.remove(w)
 	}
-	return w.choice.Worker != ""
-}
-
-// askAgain lets w enter anew, with all workers that said that they had no room for it, and reports whether it had been given a place meanwhile.
-func (q *Queue) askAgain(w *waiter) bool {
-	q.index.mu.Lock()
-	defer q.index.mu.Unlock()
-	if w.place >= 0 {
-		q.remove(w)
-	}
-	clear(w.query.exhausted)
 	return w.choice.Worker != ""
 }
 
 // changed offers e to the waiters, and sends those that have lost their last
 // compatible worker to look again. The index is locked.
 func (q *Queue) changed(e *entry) {
-	for w := q.next(e, (*query).judge); w != nil; w = q.next(e, (*query).judge) {
-		q.give(w, e)
+	for w, passes := q.next(e, (*query).judge); w != nil; w, passes = q.next(e, (*query).judge) {
+		q.give(w, e, passes)
 	}
 	for i := len(q.waiters) - 1; i >= 0; i-- {
 		w := q.waiters[i]
@@ -207,13 +229,18 @@ func (q *Queue) changed(e *entry) {
 // freed gives e to the first of all whom it would suit, those among them that it has told that it had no room: what was freed may be
 // enough for that one, and hardly for all of them. The index is locked.
 func (q *Queue) freed(e *entry) {
-	if w := q.next(e, (*query).judgeAnew); w != nil {
+	if w, passes := q.next(e, (*query).judgeAnew); w != nil {
 		delete(w.query.exhausted, e.Name)
-		q.give(w, e)
+		q.give(w, e, passes)
 	}
 }
 
-func (q *Queue) give(w *waiter, e *entry) {
+// give places w on e. Where passes is false nobody is passed by that, which saves
+// looking for them.
+func (q *Queue) give(w *waiter, e *entry, passes bool) {
+	if passes {
+		q.pass(w, e)
+	}
 	q.turn++
 	q.served[w.query.spec.Team] = q.turn
 	w.choice = q.placer.choice(q.index, w.query, e)
@@ -221,15 +248,21 @@ func (q *Queue) give(w *waiter, e *entry) {
 	q.lease(w, e)
 }
 
-// next returns the waiter that e goes to, nil if it suits none.
-func (q *Queue) next(e *entry, judge func(*query, *entry) Reason) *waiter {
-	var first *waiter
+// next returns the waiter that e goes to, nil if it suits none, and whether that
+// one may pass others for which e lacks nothing but room.
+func (q *Queue) next(e *entry, judge func(*query, *entry) Reason) (first *waiter, passes bool) {
 	for _, w := range q.waiters {
-		if (first == nil || q.before(w, first)) && judge(w.query, e) == OK {
+		if first != nil && !q.before(w, first) {
+			continue
+		}
+		switch r := judge(w.query, e); {
+		case r == OK:
 			first = w
+		case r.lacking():
+			passes = true
 		}
 	}
-	return first
+	return first, passes
 }
 
 // before reports whether a comes before b.
@@ -287,52 +320,8 @@ func (q *Queue) remove(w *waiter) {
 	q.waiters[len(q.waiters)-1] = nil
 	q.waiters = q.waiters[:len(q.waiters)-1]
 	w.place, w.witness = -1, nil
+	q.index.unreserve(w)
 	if len(q.waiters) == 0 {
 		clear(q.served)
 	}
-}
-
-// Waiter is one who waits.
-type Waiter struct {
-	Owner string
-	Spec  Spec
-	Since time.Time
-}
-
-// Waiting returns those who wait, in the order in which they would be served as things stand; each lease given changes the order between teams. What
-// the workers lack for one of them [Placer.Explain] says.
-func (q *Queue) Waiting() []Waiter {
-	waiters := q.inOrder()
-	out := make([]Waiter, len(waiters))
-	for i, w := range waiters {
-		out[i] = w.told()
-	}
-	return out
-}
-
-func (w *waiter) told() Waiter {
-	return Waiter{Owner: w.owner, Spec: w.query.spec.clone(), Since: w.since}
-}
-
-// Find returns the first of those who wait for that owner, and its place in the order of [Queue.Waiting], from 1.
-func (q *Queue) Find(owner string) (_ Waiter, position int, ok bool) {
-	for i, w := range q.inOrder() {
-		if w.owner == owner {
-			return w.told(), i + 1, true
-		}
-	}
-	return Waiter{}, 0, false
-}
-
-func (q *Queue) inOrder() []*waiter {
-	q.index.mu.RLock()
-	defer q.index.mu.RUnlock()
-	waiters := slices.Clone(q.waiters)
-	slices.SortFunc(waiters, func(a, b *waiter) int {
-		if q.before(a, b) {
-			return -1
-		}
-		return 1
-	})
-	return waiters
 }

@@ -369,6 +369,8 @@ func TestQueueBurst(t *testing.T) {
 // Whatever happens, nobody waits who could be served, and nobody waits in vain.
 func TestNoLostWakeUps(t *testing.T) {
 	names := []string{"w0", "w1", "w2"}
+	// What may be so of a worker that is reserved for one: that it would take it but for room, or a moment.
+	waitsFor := []pool.Reason{pool.FullContainers, pool.FullTasks, pool.FullVolumes, pool.FullResources, pool.Pausing}
 	synctest.Test(t, func(t *testing.T) {
 		// Hides Deadline, which has no meaning in a bubble.
 		rapid.Check(struct{ rapid.TB }{t}, func(rt *rapid.T) {
@@ -377,7 +379,7 @@ func TestNoLostWakeUps(t *testing.T) {
 			defer wg.Wait()
 			defer cancelAll()
 			x := pool.NewIndex()
-			p := placer(t, pool.Policy{}, pool.Options{})
+			p := placer(t, pool.Policy{}, pool.Options{MaxPassed: rapid.SampledFrom([]int{-1, 1, 2}).Draw(rt, "max passed")})
 			q := pool.NewQueue(x, p)
 			held := map[string]bool{}
 			cancels := map[string]context.CancelFunc{}
@@ -393,6 +395,11 @@ func TestNoLostWakeUps(t *testing.T) {
 			acquire := func(rt *rapid.T) {
 				owner, s := fmt.Sprint("o", owners), genSpec(names).Draw(rt, "spec")
 				s.Exclude = nil
+				for _, n := range subset(names...).Draw(rt, "exhausted") {
+					if rapid.IntRange(0, 3).Draw(rt, "really") == 0 {
+						s.Exhausted = map[string]string{n: "no room"}
+					}
+				}
 				owners++
 				ctx, cancel := context.WithCancel(ctx)
 				cancels[owner] = cancel
@@ -431,6 +438,7 @@ func TestNoLostWakeUps(t *testing.T) {
 					delete(held, o)
 					mu.Unlock()
 				},
+				"a minute passes": func(*rapid.T) { time.Sleep(time.Minute) }, // of the bubble, in which rapid has a day
 				"cancel": func(rt *rapid.T) {
 					var all []string
 					for _, w := range q.Waiting() {
@@ -440,9 +448,20 @@ func TestNoLostWakeUps(t *testing.T) {
 				},
 				"": func(rt *rapid.T) {
 					synctest.Wait()
+					reserved := map[string]bool{}
 					for _, w := range q.Waiting() {
 						full := false
-						verdicts := p.Explain(x, w.Spec)
+						verdicts, err := q.Explain(w)
+						if err == nil {
+							rt.Fatalf("%s waits, but need not", w.Owner)
+						}
+						if w.Reserved != "" {
+							i := slices.IndexFunc(verdicts, func(v pool.Verdict) bool { return v.Worker == w.Reserved })
+							if i < 0 || !slices.Contains(waitsFor, verdicts[i].Reason) || reserved[w.Reserved] {
+								rt.Fatalf("%s is reserved for %s: %+v", w.Reserved, w.Owner, verdicts)
+							}
+							reserved[w.Reserved] = true
+						}
 						for _, v := range verdicts {
 							if v.Reason == pool.OK {
 								rt.Fatalf("%s waits, but %s would do", w.Owner, v.Worker)

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/slipway-run/slipway/conformance"
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 	"github.com/slipway-run/slipway/sdk"
@@ -49,6 +50,7 @@ func TestSettings(t *testing.T) {
 		"limits":          func(t *testing.T, x *world) { testLimits(t, x, status) },
 		"imports":         func(t *testing.T, x *world) { testImports(t, x, on) },
 		"resource types":  func(t *testing.T, x *world) { testResourceTypes(t, x, on) },
+		"given":           func(t *testing.T, x *world) { testGiven(t, x, on) },
 		"most containers": testMostContainers,
 		"no network wanted": func(t *testing.T, x *world) {
 			y := x.with(t, func(c *Config) { c.Hermetic = "no" })
@@ -192,10 +194,10 @@ func testImports(t *testing.T, x *world, on string) {
 		class  sdk.Class
 		reason sdk.Reason
 	}{
-		"elsewhere":       {x, on + "/secret", sdk.Invalid, sdk.ReasonSpec},
-		"by dots":         {x, on + "/imports/../secret", sdk.Invalid, sdk.ReasonSpec},
-		"a longer name":   {x, on + "/imports-of-others", sdk.Invalid, sdk.ReasonSpec},
-		"not there":       {x, on + "/imports/absent", sdk.Invalid, sdk.ReasonSpec},
+		"elsewhere":       {x, on + "/secret", sdk.Invalid, sdk.ReasonPath},
+		"by dots":         {x, on + "/imports/../secret", sdk.Invalid, sdk.ReasonPath},
+		"a longer name":   {x, on + "/imports-of-others", sdk.Invalid, sdk.ReasonPath},
+		"not there":       {x, on + "/imports/absent", sdk.Invalid, sdk.ReasonPath},
 		"none is allowed": {without, on + "/imports/data", sdk.Unsupported, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -226,6 +228,15 @@ func testResourceTypes(t *testing.T, x *world, on string) {
 			check()
 		})
 	}
+}
+
+// testGiven has the suite look at what only the operator knows of.
+func testGiven(t *testing.T, x *world, on string) {
+	target := conformance.InProcess(x.runtime, "here")
+	target.Probe = conformance.LinuxProbe(t)
+	target.Image = sdk.Image{Volume: "image"}
+	target.Given = conformance.Given{ImageRef: "resource-type:git", ImageFile: "/kind", Import: on + "/imports/data"}
+	conformance.Run(t, target, conformance.Options{Only: []string{"Y09-image-ref", "V13-import"}, TimeScale: 10 * testkit.TimeScale()})
 }
 
 func testMostContainers(t *testing.T, x *world) {

@@ -3,6 +3,7 @@
 package nomad
 
 import (
+	"bytes"
 	"os"
 	"strconv"
 	"strings"
@@ -33,7 +34,15 @@ func testConformance(t *testing.T, a *nomadtest.Agent) {
 	ctx := testkit.Context(t)
 	healthy(ctx, t, n) // then all that it can is known
 	target := conformance.InProcess(rt, n.name)
-	target.Probe = conformance.LinuxProbe(t)                                           // beside busybox
+	target.Probe = conformance.LinuxProbe(t) // beside busybox
+	target.Given = conformance.Given{ImageRef: "slipway.test/marked:1", ImageFile: "/marked"}
+	var image bytes.Buffer
+	if err := nomadtest.BusyboxArchive(&image, map[string]string{target.Given.ImageFile: "by the image"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.ImportImage(ctx, target.Given.ImageRef, &image); err != nil {
+		t.Fatal(err)
+	}
 	without := []conformance.Requirement{conformance.EnvCrash, conformance.EnvProgram} // which testProgram has
 	skip := []string{
 		"I*", "A*", "S*", "X*", "T*", "P*", "L*", "K*", // of processes

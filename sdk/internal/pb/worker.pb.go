@@ -606,8 +606,9 @@ type CreateVolumeRequest struct {
 	// At most one source is set, or the request is CLASS_INVALID; with none the volume begins empty. clone: id of a sealed volume
 	// of the same worker, copied on write.
 	Clone string `protobuf:"bytes,5,opt,name=clone,proto3" json:"clone,omitempty"`
-	// Path on the worker that its operator allowed; needs the feature volume.import. Bytes without NUL, for names need not be
-	// UTF-8. One that is not allowed, or not there, is CLASS_INVALID with the reason path.
+	// Path on the worker that its operator allowed; needs the feature volume.import. The volume begins as a copy of what is there, which
+	// nothing that is written to the volume changes. Bytes without NUL, for names need not be UTF-8. One that is not allowed, or not there, is
+	// CLASS_INVALID with the reason path.
 	ImportPath []byte `protobuf:"bytes,6,opt,name=import_path,json=importPath,proto3" json:"import_path,omitempty"`
 	// Owner of the root directory, as numbers inside the container: 0 to 4294967294. Set on a clone's root, too, and on nothing
 	// below.

@@ -1676,7 +1676,10 @@ type Explanation struct {
 	// On each worker, the best first.
 	Workers []*Verdict `protobuf:"bytes,11,rep,name=workers,proto3" json:"workers,omitempty"`
 	// Why it would not be placed now; absent: it would.
-	Error         *Error `protobuf:"bytes,12,opt,name=error,proto3" json:"error,omitempty"`
+	Error *Error `protobuf:"bytes,12,opt,name=error,proto3" json:"error,omitempty"`
+	// Waiting: the worker that takes nobody of the same or a lower priority until it fits there, since too many that came later have passed it;
+	// empty: none.
+	Reserved      string `protobuf:"bytes,13,opt,name=reserved,proto3" json:"reserved,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1793,6 +1796,13 @@ func (x *Explanation) GetError() *Error {
 		return x.Error
 	}
 	return nil
+}
+
+func (x *Explanation) GetReserved() string {
+	if x != nil {
+		return x.Reserved
+	}
+	return ""
 }
 
 type Score struct {
@@ -2055,7 +2065,7 @@ const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	"\x13ExplainReapResponse\x12>\n" +
 	"\bverdicts\x18\x01 \x03(\v2\".slipway.host.v1alpha1.ReapVerdictR\bverdicts\"Y\n" +
 	"\x0fExplainResponse\x12F\n" +
-	"\fexplanations\x18\x01 \x03(\v2\".slipway.host.v1alpha1.ExplanationR\fexplanations\"\xb4\x03\n" +
+	"\fexplanations\x18\x01 \x03(\v2\".slipway.host.v1alpha1.ExplanationR\fexplanations\"\xd0\x03\n" +
 	"\vExplanation\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -2069,7 +2079,8 @@ const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	"\bpriority\x18\n" +
 	" \x01(\x03R\bpriority\x128\n" +
 	"\aworkers\x18\v \x03(\v2\x1e.slipway.host.v1alpha1.VerdictR\aworkers\x122\n" +
-	"\x05error\x18\f \x01(\v2\x1c.slipway.host.v1alpha1.ErrorR\x05error\"9\n" +
+	"\x05error\x18\f \x01(\v2\x1c.slipway.host.v1alpha1.ErrorR\x05error\x12\x1a\n" +
+	"\breserved\x18\r \x01(\tR\breserved\"9\n" +
 	"\x05Score\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value\"\x97\x01\n" +

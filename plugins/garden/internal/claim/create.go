@@ -123,7 +123,7 @@ func (s *Store) whyNotMade(ctx context.Context, m making, parent string, err err
 		return err
 	}
 	if i, ok := m.strategy.(baggageclaim.ImportStrategy); ok && parent == "" {
-		return sdk.NewInvalid(sdk.ReasonSpec, "volume %q: the path to import %q is not there on the server, or is neither a directory nor a gzipped tar archive (%v)",
+		return sdk.NewInvalid(sdk.ReasonPath, "volume %q: the path to import %q is not there on the server, or is neither a directory nor a gzipped tar archive (%v)",
 			m.handle, i.Path, refusal.error)
 	}
 	return refusal.error

@@ -123,7 +123,7 @@ func parseRoot(s string) root {
 func (s *Store) importPath(what, p string) (string, error) {
 	clean := path.Clean(p)
 	if !path.IsAbs(p) {
-		return "", sdk.NewInvalid(sdk.ReasonSpec, "%s: the path to import %q is not absolute", what, p)
+		return "", sdk.NewInvalid(sdk.ReasonPath, "%s: the path to import %q is not absolute", what, p)
 	}
 	for _, allowed := range s.config.Imports {
 		allowed = path.Clean(allowed)
@@ -131,5 +131,5 @@ func (s *Store) importPath(what, p string) (string, error) {
 			return clean, nil
 		}
 	}
-	return "", sdk.NewInvalid(sdk.ReasonSpec, "%s: the path to import %q is below none that the operator allows (imports)", what, p)
+	return "", sdk.NewInvalid(sdk.ReasonPath, "%s: the path to import %q is below none that the operator allows (imports)", what, p)
 }

@@ -371,10 +371,10 @@ func testImport(b bench) {
 		b.Error("the directory's content is not there")
 	}
 	for _, p := range []string{"/etc", source + "/../..", "relative", source + "x", "/usr/share", "/"} {
-		b.want(b.s.CreateVolume(b.ctx, from(p)), sdk.Invalid, sdk.ReasonSpec)
+		b.want(b.s.CreateVolume(b.ctx, from(p)), sdk.Invalid, sdk.ReasonPath)
 	}
-	b.want(b.s.CreateVolume(b.ctx, from(source+"/missing")), sdk.Invalid, sdk.ReasonSpec)
-	b.want(b.s.CreateVolume(b.ctx, from(source+"/GPL-3")), sdk.Invalid, sdk.ReasonSpec) // a file that is no archive
+	b.want(b.s.CreateVolume(b.ctx, from(source+"/missing")), sdk.Invalid, sdk.ReasonPath)
+	b.want(b.s.CreateVolume(b.ctx, from(source+"/GPL-3")), sdk.Invalid, sdk.ReasonPath) // a file that is no archive
 	none := storeOf(b.T, b.servers.Baggageclaim)
 	b.want(none.CreateVolume(b.ctx, from(source)), sdk.Unsupported, "")
 }

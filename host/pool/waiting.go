@@ -1,0 +1,76 @@
+package pool
+
+import (
+	"slices"
+	"time"
+)
+
+// Waiter is one who waits.
+type Waiter struct {
+	Owner    string
+	Spec     Spec
+	Since    time.Time
+	Passed   int    // how often later ones got a place on a worker that lacked only room for it
+	Reserved string // the worker that is reserved for it; empty: none
+
+	query *query
+}
+
+// Waiting returns those who wait, in the order in which they would be served as things
+// stand; each lease given changes the order between teams. What the workers lack for one
+// of them [Queue.Explain] says.
+func (q *Queue) Waiting() []Waiter {
+	out := q.inOrder()
+	for i := range out {
+		out[i].Spec = out[i].query.spec.clone()
+	}
+	return out
+}
+
+// Find returns the first of those who wait for that owner, and its place in the order of
+// [Queue.Waiting], from 1.
+func (q *Queue) Find(owner string) (_ Waiter, position int, ok bool) {
+	for i, w := range q.inOrder() {
+		if w.Owner == owner {
+			w.Spec = w.query.spec.clone()
+			return w, i + 1, true
+		}
+	}
+	return Waiter{}, 0, false
+}
+
+// Explain is [Placer.Explain] for one who waits, as Waiting and Find tell of it:
+// it knows which worker is reserved for that one. The error is that of
+// [Placer.Choose], nil once it has been placed or could be.
+func (q *Queue) Explain(w Waiter) ([]Verdict, error) {
+	x := q.index
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	verdicts := q.placer.explain(x, w.query)
+	best, compatible := q.placer.best(x, w.query)
+	if best != nil {
+		return verdicts, nil
+	}
+	return verdicts, q.placer.refusal(x, w.query, compatible != nil)
+}
+
+// inOrder returns those who wait, without their specs, which can be copied without a lock.
+func (q *Queue) inOrder() []Waiter {
+	q.index.mu.RLock()
+	defer q.index.mu.RUnlock()
+	waiters := slices.Clone(q.waiters)
+	slices.SortFunc(waiters, func(a, b *waiter) int {
+		if q.before(a, b) {
+			return -1
+		}
+		return 1
+	})
+	out := make([]Waiter, len(waiters))
+	for i, w := range waiters {
+		out[i] = Waiter{Owner: w.owner, Since: w.since, Passed: w.passed, query: w.query}
+		if w.reserved != nil {
+			out[i].Reserved = w.reserved.Name
+		}
+	}
+	return out
+}
