@@ -18,9 +18,10 @@ type Index struct {
 	slots    []*entry // nil where free
 	free     []uint32
 	contents map[digest]*content
-	leases   map[string]Lease // by owner
+	leases   map[string]grant // by owner
 	held     map[string]int   // leases by team
 	queues   []*Queue
+	uses     uint64 // counts uses of replicas
 }
 
 // entry is a worker, or what was reported of one that is not there: known is
@@ -31,6 +32,7 @@ type entry struct {
 	slot     uint32
 	usage    Usage
 	contents []*content
+	promised map[digest]promise // of contents that leases claim here, or that are being brought here
 }
 
 // NewIndex returns an empty index.
@@ -39,7 +41,7 @@ func NewIndex() *Index {
 		hash:     [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 		byName:   make(map[string]*entry),
 		contents: make(map[digest]*content),
-		leases:   make(map[string]Lease),
+		leases:   make(map[string]grant),
 		held:     make(map[string]int),
 	}
 }
