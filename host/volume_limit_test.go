@@ -229,7 +229,7 @@ func TestClaimsAreGivenBack(t *testing.T) {
 			t.Errorf("a volume that the worker does not destroy: %+v", u)
 		}
 		e, err := h.ExplainRequest(t.Context(), wants(dirs(t, h, "j")[0]))
-		if want := "3 of 4 volumes, of which 0 are claimed; 2 volumes (1 of its own, 1 for its inputs) wanted; room is being made: 1 of them are being destroyed"; err != nil || !fullOf(e.Err, want) {
+		if want := "3 of 4 volumes, of which 0 are claimed; 2 volumes (1 of its own, 1 for its inputs) wanted; room is being made: 1 is being destroyed"; err != nil || !fullOf(e.Err, want) {
 			t.Errorf("explained: %v, %v", e.Err, err)
 		}
 		closeTestHost(t, h)

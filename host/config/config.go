@@ -75,6 +75,7 @@ type Limits struct {
 	// room for all that has to be made for it: a volume for each input, output and cache of its own, and one for each input, cache and image of which
 	// the worker has no copy yet and gets none for another container. What is mounted read-only as it is needs no volume beside the copy. So
 	// one with an input needs two, and more than the limit is never to be had. What a runtime makes for itself in a container does not count.
+	// Where a container waits for nothing but this, copies that nothing uses and that another worker or the host has as well are given up.
 	Volumes int
 }
 

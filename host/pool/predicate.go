@@ -239,8 +239,11 @@ func (q *query) detail(e *entry, r Reason) string {
 		return fmt.Sprintf("%d of %d tasks", e.usage.tasks(), l.Tasks)
 	case FullVolumes:
 		text := fmt.Sprintf("%d of %d volumes, of which %d are claimed; %s wanted", e.usage.volumes(), l.Volumes, e.usage.claimed(), wantedVolumes(s.Volumes, q.missing(e)))
-		if n := e.usage.Going; n > 0 {
-			text += fmt.Sprintf("; room is being made: %d of them are being destroyed", n)
+		switch n := e.usage.Going; {
+		case n == 1:
+			text += "; room is being made: 1 is being destroyed"
+		case n > 1:
+			text += fmt.Sprintf("; room is being made: %d are being destroyed", n)
 		}
 		return text
 	case FullResources:

@@ -11,6 +11,7 @@ type Lack struct {
 	Worker string
 	Lacks  int // at least one
 	Wants  int // how many volumes the waiter would add
+	Going  int // volumes that are to be destroyed there
 }
 
 // Shortages returns those of the first so many waiters that lack nothing but room for volumes, in the order in which they would be served.
@@ -28,7 +29,7 @@ func (q *Queue) Shortages(first int) []Shortage {
 		for _, e := range x.slots {
 			if e != nil && w.query.judge(e) == FullVolumes && !w.query.lacksResources(e) {
 				s.Workers = append(s.Workers, Lack{Worker: e.Name, Lacks: w.query.lacksVolumes(e, w.query.limitsOf(e).Volumes),
-					Wants: w.query.spec.Volumes + w.query.missing(e)})
+					Wants: w.query.spec.Volumes + w.query.missing(e), Going: e.usage.Going})
 			}
 		}
 		if len(s.Workers) > 0 {

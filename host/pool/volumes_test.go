@@ -179,7 +179,7 @@ func TestUnusedClaimsServeWhoWaits(t *testing.T) {
 		l.want("a", "b")
 		l.wait("c", pool.Spec{Volumes: 2})
 		l.waiting("c")
-		if s := l.q.Shortages(10); len(s) != 1 || s[0].Owner != "c" || fmt.Sprint(s[0].Workers) != "[{w 2 2}]" {
+		if s := l.q.Shortages(10); len(s) != 1 || s[0].Owner != "c" || fmt.Sprint(s[0].Workers) != "[{w 2 2 0}]" {
 			t.Errorf("short of: %+v", s)
 		}
 		l.x.GiveBackUnused("a") // it has been made without either
