@@ -24,6 +24,7 @@ func (h *Host) count(in counts, id string) (done func()) {
 		defer h.mu.Unlock()
 		if in[id]--; in[id] == 0 {
 			delete(in, id)
+			h.queue.Nudge() // its replicas may be spare from now on
 		}
 	}
 }

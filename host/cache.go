@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
@@ -270,11 +269,21 @@ func (h *Host) giveUp(ctx context.Context, row store.Volume) error {
 		children, err := tx.Volumes(store.VolumeFilter{Parent: row.ID})
 		return len(children) > 0 || h.inUse(row.Artifact), err
 	}
-	t := volumeThing(row.ID)
-	letGo := sync.OnceFunc(h.reconciler(row.Worker).hold(t)) // it may come back to life
-	defer letGo()
-	going := false
-	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+	going, err := h.doomUnused(ctx, row, used)
+	if err != nil || !going {
+		return err
+	}
+	return h.awaitGone(ctx, row.Worker, destroyPatience, volumeThing(row.ID))
+}
+
+// doomUnused notes that a replica is to be destroyed, unless it is used, and tells whether it is so.
+func (h *Host) doomUnused(ctx context.Context, row store.Volume, used func(*store.Tx) (bool, error)) (going bool, err error) {
+	defer h.reconciler(row.Worker).hold(volumeThing(row.ID))() // it may come back to life
+	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+		going = false
+		if now, err := tx.Volume(row.ID); err != nil || now.State != lifecycle.VolumeSealed { // it goes without this
+			return ignoreNotFound(err)
+		}
 		if in, err := used(tx); err != nil || in {
 			return err
 		}
@@ -283,7 +292,7 @@ func (h *Host) giveUp(ctx context.Context, row store.Volume) error {
 		return err
 	})
 	if err != nil || !going {
-		return err
+		return false, err
 	}
 	h.fault("replica-doomed")
 	// Whoever looked it up before it was marked has noted its use by now; who looks later finds the other.
@@ -295,9 +304,5 @@ func (h *Host) giveUp(ctx context.Context, row store.Volume) error {
 		_, err = h.moveVolume(tx, row.ID, lifecycle.Kept, nil)
 		return err
 	})
-	if err != nil || !going {
-		return err
-	}
-	letGo()
-	return h.awaitGone(ctx, row.Worker, destroyPatience, t)
+	return going && err == nil, err
 }

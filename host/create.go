@@ -23,7 +23,7 @@ func (h *Host) create(ctx context.Context, owner string, where *placed, req Cont
 	}
 	c := &Container{h: h, id: sdk.ContainerID(newID("c")), owner: owner, worker: w}
 	c.record = containerRecord{Team: req.Team, Kind: req.Kind, Outputs: make(map[string]string), Caches: make(map[string]string),
-		Placed: where, Claims: claims{len(p.mounts), req.Resources}, TTL: req.TTL}
+		Placed: where, Claims: claims{req.Resources}, TTL: req.TTL}
 	c.record.Spec = sdk.ContainerSpec{ID: c.id, Token: sdk.NewToken(), Labels: h.labels(owner), Dir: p.dir, Limits: req.Limits,
 		Privileged: req.Privileged, Hermetic: req.Hermetic, Image: sdk.Image{Ref: req.ImageRef}}
 	h.busy.add(string(c.id))
@@ -63,6 +63,7 @@ func (h *Host) create(ctx context.Context, owner string, where *placed, req Cont
 		return nil, err
 	}
 	c.state = lifecycle.ContainerReady
+	h.index.GiveBackUnused(owner)
 	h.fault("container-ready")
 	return c, nil
 }
@@ -206,7 +207,7 @@ func (c *Container) makeVolume(
 		}
 		spec.UID, spec.GID = who.uid, who.gid
 		row.Parent, spec.Clone = string(from.volume), from.volume
-		made, err = c.h.createVolume(ctx, c.worker, row, spec)
+		made, err = c.h.createVolume(ctx, c.worker, c.owner, row, spec)
 		return err
 	}
 	if m.input == nil {

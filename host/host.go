@@ -187,6 +187,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	h.tasks.Go(h.watchStalled)
 	h.tasks.Go(h.watchWall)
 	h.tasks.Go(h.watchRoom)
+	h.tasks.Go(h.makeRooms)
 	for _, w := range h.sortedWorkers() { // none is given orders before this returns
 		w.ordering.Lock() // it may be forgotten already
 		err := h.startDrain(w)

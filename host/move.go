@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
+	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
@@ -135,21 +136,35 @@ func (h *Host) moveVolume(tx *store.Tx, id string, e lifecycle.Event, change fun
 		tx.Committed(func() { h.busy.remove(id) })
 	}
 	h.owes(tx, m.row.Worker, volumeThing(id), m.row.DoomedAt, m.was.State == lifecycle.VolumeDestroying, m.row.State == lifecycle.VolumeDestroying)
-	if m.row.Artifact == "" || m.was.State != lifecycle.VolumeSealed && m.row.State != lifecycle.VolumeSealed {
+	c := pool.VolumeChange{Worker: m.row.Worker, Was: volumeState(m.was), Is: volumeState(m.row)}
+	if c.Was == c.Is || c.Was.Stage == pool.Absent { // what is new was counted before it was noted
 		return m, nil
 	}
-	copies, err := tx.Volumes(store.VolumeFilter{Worker: m.row.Worker, Artifact: m.row.Artifact, States: []string{lifecycle.VolumeSealed}})
-	if err != nil {
-		return m, err
-	}
-	tx.Committed(func() {
-		if len(copies) == 0 {
-			h.index.RemoveVolume(m.row.Worker, m.row.Artifact)
-			return
+	if m.row.Artifact != "" && (c.Was.Stage == pool.Sealed || c.Is.Stage == pool.Sealed) {
+		copies, err := tx.Volumes(store.VolumeFilter{Worker: m.row.Worker, Artifact: m.row.Artifact, States: []string{lifecycle.VolumeSealed}})
+		if err != nil {
+			return m, err
 		}
-		h.index.AddVolume(m.row.Worker, m.row.Artifact, copies[0].Bytes)
-	})
+		if c.Copies = len(copies); c.Copies > 0 {
+			c.Bytes = copies[0].Bytes
+		}
+	}
+	tx.Committed(func() { h.index.ChangeVolume(c) })
 	return m, nil
+}
+
+// volumeState is a volume as placement counts it.
+func volumeState(v store.Volume) pool.VolumeState {
+	s := pool.VolumeState{Key: v.Artifact}
+	switch v.State {
+	case lifecycle.VolumeCreating, lifecycle.VolumeOpen:
+		s.Stage = pool.Making
+	case lifecycle.VolumeSealed:
+		s.Stage = pool.Sealed
+	case lifecycle.VolumeDestroying:
+		s.Stage = pool.Going
+	}
+	return s
 }
 
 // tooLate tells whether an error says that a thing is in another state by now than it was thought to be.

@@ -89,6 +89,21 @@ func (r *reconciler) askAll() []reap.Thing {
 	return out
 }
 
+// stuck is how many things of a kind are owed that could not be destroyed when it was tried last, or wait for such a one.
+func (r *reconciler) stuck(kind reap.Kind) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for t := range r.debts {
+		if t.Kind != kind {
+			continue
+		}
+		if _, d := r.obstacle(t); d.err != nil {
+			n++
+		}
+	}
+	return n
+}
+
 // owed tells what is to be destroyed on the worker.
 func (r *reconciler) owed() (out Owed) {
 	r.mu.Lock()

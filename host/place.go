@@ -25,16 +25,16 @@ type placed struct {
 // maxVerdicts is how many workers a record says why not of.
 const maxVerdicts = 256
 
-// claims are what a container's lease takes of its worker besides a place.
+// claims are what a container's lease takes of its worker besides a place, for as long as the container is there. What it claims of volumes
+// is over once they are made: then they are there.
 type claims struct {
-	Volumes   int
 	Resources pool.Resources
 }
 
 // placementSpec says what a request asks of its worker.
 func (h *Host) placementSpec(ctx context.Context, req ContainerRequest, p plan, exclude map[string]string) (pool.Spec, error) {
 	spec := pool.Spec{Team: req.Team, Platform: req.Platform, Runtime: req.Runtime, Tags: req.Tags, Kind: req.Kind, Inputs: p.wanting,
-		Volumes: len(p.mounts), Resources: req.Resources, ResourceType: p.resourceType, Exclude: exclude,
+		Volumes: p.ownVolumes(), Resources: req.Resources, ResourceType: p.resourceType, Exclude: exclude,
 		Priority: req.Priority, WaitLimit: req.WaitLimit}
 	for _, f := range p.needs {
 		spec.Features = append(spec.Features, string(f))

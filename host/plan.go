@@ -127,6 +127,16 @@ func (r ContainerRequest) plan() (plan, error) {
 	return p, nil
 }
 
+// ownVolumes is how many volumes are made for the container alone. What it mounts read-only is not its own.
+func (p plan) ownVolumes() (n int) {
+	for _, m := range p.mounts {
+		if !m.readOnly {
+			n++
+		}
+	}
+	return n
+}
+
 // artifacts are those that a request names.
 func (p plan) artifacts(r ContainerRequest) (out []*Artifact) {
 	if r.Image != nil {

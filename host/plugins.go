@@ -452,6 +452,7 @@ func (h *Host) tellPlacement(w *worker) {
 	case known:
 		h.index.Upsert(p)
 	}
+	h.queue.Nudge() // what it keeps may be spare elsewhere, or not any more
 }
 
 // look asks for the status, and opens the worker for calls if it is well. What the last session left open is settled before

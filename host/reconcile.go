@@ -326,6 +326,7 @@ func (r *reconciler) tried(w *worker, t reap.Thing, d *debt, err error) {
 		r.failed++
 		d.tries, d.failed, d.err = d.tries+1, r.failed, err
 		r.late(d, err)
+		r.h.queue.Nudge() // another may have to go in its place
 		if errors.Is(err, sdk.Unavailable) {
 			w.lookNow()
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// loadLeases tells placement what the state directory says of containers, and names the workers that have any.
+// loadLeases tells placement what the state directory says of containers and volumes, and names the workers that have any.
 func (h *Host) loadLeases(ctx context.Context) (known []string, err error) {
 	err = h.store.View(ctx, func(tx *store.Tx) error {
 		containers, err := tx.Containers(store.ContainerFilter{States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady, lifecycle.ContainerDestroying}})
@@ -33,11 +33,15 @@ func (h *Host) loadLeases(ctx context.Context) (known []string, err error) {
 				continue
 			}
 			if err := h.index.Acquire(pool.Lease{Owner: c.Owner, Worker: c.Worker, Team: c.Team, Kind: r.Kind,
-				Volumes: r.Claims.Volumes, Resources: r.Claims.Resources}); err != nil {
+				Resources: r.Claims.Resources}); err != nil { // its volumes are there: what was not made by now is not made any more
 				return err
 			}
 		}
-		return nil
+		volumes, err := tx.Volumes(store.VolumeFilter{})
+		for _, v := range volumes { // what is sealed is told as content once its worker is there
+			h.index.ChangeVolume(pool.VolumeChange{Worker: v.Worker, Is: volumeState(v)})
+		}
+		return err
 	})
 	return known, err
 }

@@ -215,7 +215,7 @@ func (h *Host) streamFrom(ctx context.Context, a *Artifact, src source, w *worke
 
 // fill has a fresh volume filled and makes it a replica. When it fails nothing is left of it.
 func (h *Host) fill(ctx context.Context, a *Artifact, src source, w *worker, send sender, progress func(StreamProgress)) (_ replica, err error) {
-	row, err := h.createVolume(ctx, w, store.Volume{Artifact: a.ID, Role: roleReplica}, sdk.VolumeSpec{Labels: h.labels(a.Name)})
+	row, err := h.createVolume(ctx, w, "", store.Volume{Artifact: a.ID, Role: roleReplica}, sdk.VolumeSpec{Labels: h.labels(a.Name)})
 	if err != nil {
 		return replica{}, err
 	}

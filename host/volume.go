@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
+	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -16,12 +17,16 @@ const (
 	roleCache   = "cache"   // becomes one when its step has succeeded
 )
 
-// createVolume makes a volume. When it fails nothing is left but, if the worker is away, a row that says what to destroy. A parent that is not
+// createVolume makes a volume: one of an owner's container, or a replica, which is nobody's. One that its worker has no room for under its
+// limit of volumes is Exhausted. When it fails nothing is left but, if the worker is away, a row that says what to destroy. A parent that is not
 // sealed any more is NotFound, as it is where the worker does not have it.
-func (h *Host) createVolume(ctx context.Context, w *worker, row store.Volume, spec sdk.VolumeSpec) (store.Volume, error) {
+func (h *Host) createVolume(ctx context.Context, w *worker, owner string, row store.Volume, spec sdk.VolumeSpec) (store.Volume, error) {
 	row.ID, row.Token = newID("v"), string(sdk.NewToken())
 	row.Worker, row.CreatedAt = w.name, h.clock.wall()
 	spec.ID, spec.Token = sdk.VolumeID(row.ID), sdk.Token(row.Token)
+	if err := h.queue.Make(w.name, owner, row.Artifact); err != nil {
+		return row, &sdk.Error{Class: sdk.Exhausted, Reason: sdk.ReasonStorage, Cause: err, Message: err.Error()}
+	}
 	if row.Container == "" {
 		h.busy.add(row.ID) // until it is sealed or given up
 	}
@@ -43,6 +48,7 @@ func (h *Host) createVolume(ctx context.Context, w *worker, row store.Volume, sp
 		return err
 	})
 	if err != nil {
+		h.index.ChangeVolume(pool.VolumeChange{Worker: w.name, Was: pool.VolumeState{Stage: pool.Making, Key: row.Artifact}})
 		h.busy.remove(row.ID)
 		return row, err
 	}

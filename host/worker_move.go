@@ -94,14 +94,15 @@ func (m *mover) busy() bool {
 	return len(m.sent) > 0
 }
 
-// refuge is the best worker for something that has to leave one: that which would take the work that needs it, full or not, else any that
-// runs. One that comes and goes is taken only where there is no other, for what is there goes with it.
+// refuge is the best worker for something that has to leave one: that which would take the work that needs it, however many containers it has,
+// else any that runs. One that comes and goes is taken only where there is no other, for what is there goes with it. All of them need room for
+// another volume.
 func (h *Host) refuge(from *worker, m move) (*worker, error) {
 	spec := m.spec
 	spec.Exclude = map[string]string{from.name: "it is being emptied"}
 	var second *worker
 	for _, v := range h.place.Explain(h.index, spec) {
-		if !v.Reason.Compatible() {
+		if !v.Reason.Compatible() || !h.queue.HasRoom(v.Worker, m.artifact.ID) {
 			continue
 		}
 		w, err := h.worker(v.Worker)
@@ -115,24 +116,31 @@ func (h *Host) refuge(from *worker, m move) (*worker, error) {
 			second = w
 		}
 	}
-	if w := h.lasting(from.name, m.team); w != nil {
+	if w := h.lasting(from.name, m.team, m.artifact.ID); w != nil {
 		return w, nil
 	}
 	if second != nil {
 		return second, nil
 	}
+	var full []string
 	for _, p := range h.index.Workers() {
 		if takesIn(p, from.name, m.team) {
-			return h.worker(p.Name)
+			if h.queue.HasRoom(p.Name, m.artifact.ID) {
+				return h.worker(p.Name)
+			}
+			full = append(full, p.Name)
 		}
+	}
+	if len(full) > 0 {
+		return nil, fmt.Errorf("no other worker has room for another volume (%s): raise its limit, or add a worker", list(full))
 	}
 	return nil, fmt.Errorf("no other worker runs that could keep it: add or uncordon one")
 }
 
-// lasting is a worker that runs, may keep what is a team's, and stays; nil: there is none but the one that is left out.
-func (h *Host) lasting(but, team string) *worker {
+// lasting is a worker that runs, may keep what is a team's, has room for an artifact, if one is named, and stays; nil: there is none but the one that is left out.
+func (h *Host) lasting(but, team, artifact string) *worker {
 	for _, p := range h.index.Workers() {
-		if w, err := h.worker(p.Name); err == nil && takesIn(p, but, team) && !w.passing() {
+		if w, err := h.worker(p.Name); err == nil && takesIn(p, but, team) && !w.passing() && (artifact == "" || h.queue.HasRoom(p.Name, artifact)) {
 			return w
 		}
 	}

@@ -140,7 +140,7 @@ func (h *Host) onlyThere(tx *store.Tx, v store.Volume) (onlyThere, bool, error) 
 	} else if !errors.Is(err, store.ErrNotFound) {
 		return o, false, err
 	}
-	if passing && h.lasting(v.Worker, o.team) == nil {
+	if passing && h.lasting(v.Worker, o.team, "") == nil {
 		return onlyThere{}, false, nil // there is no better place
 	}
 	if id := RunOf(a.Owner); id != "" {

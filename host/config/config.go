@@ -69,7 +69,14 @@ type Placement struct {
 type Limits struct {
 	Containers int // max_containers in the file
 	Tasks      int // max_tasks: containers that are no checks
-	Volumes    int // max_volumes: sealed contents, and what containers mount
+
+	// Volumes is max_volumes: how many volumes the host has on the worker, in whatever state: copies of artifacts and caches, containers' own
+	// inputs, outputs and caches, what is being filled, and what is still to be destroyed. A container gets its place only where there is
+	// room for all that has to be made for it: a volume for each input, output and cache of its own, and one for each input, cache and image of which
+	// the worker has no copy yet and gets none for another container. What is mounted read-only as it is needs no volume beside the copy. So
+	// one with an input needs two, and more than the limit is never to be had. What a runtime makes for itself in a container does not count.
+	// Where a container waits for nothing but this, copies that nothing uses and that another worker or the host has as well are given up.
+	Volumes int
 }
 
 // Timing holds the patience of the host. Each zero field means the documented default, which Load has filled in.

@@ -83,7 +83,7 @@ var Volumes = Table{"volume", []Line{
 	{Made, []string{VolumeCreating}, VolumeOpen, "who makes it", "its undoing, if nothing comes of it"},
 	{Sealed, []string{VolumeOpen, VolumeSealed}, VolumeSealed, "who has filled it; its container's step, for an output or a cache", ""},
 	{Doomed, []string{VolumeCreating, VolumeOpen, VolumeSealed, VolumeDestroying}, VolumeDestroying,
-		"with its container or its artifact; settling, the reaper; who has another in its place", "its destruction, after what is made of it"},
+		"with its container or its artifact; settling, the reaper; who has another in its place; who makes room for volumes, of what is spare", "its destruction, after what is made of it"},
 	{Doomed, []string{None}, Stays, later, ""},
 	{Kept, []string{VolumeDestroying}, VolumeSealed, "who doomed it, and then found it in use", ""},
 	{Destroyed, []string{VolumeDestroying}, None, reconciling, ""},

@@ -70,6 +70,8 @@ func TestConstraints(t *testing.T) {
 		{"tag of an untagged worker", running("w"), pool.Spec{Tags: []string{"gpu"}}, pool.MissingTag, "lacks gpu"},
 		{"feature", running("w", func(w *pool.Worker) { w.Features = []string{"tty"} }), pool.Spec{Features: []string{"tty", "users"}}, pool.NoFeature, "lacks users"},
 		{"too big", running("w", func(w *pool.Worker) { w.Limits.Volumes = 3 }), pool.Spec{Volumes: 4}, pool.TooBig, "4 volumes wanted, 3 allowed"},
+		{"too big with its inputs", running("w", func(w *pool.Worker) { w.Limits.Volumes = 3 }), pool.Spec{Volumes: 2, Inputs: []pool.Content{{Key: "i"}, {Key: "j"}, {Key: "i"}}},
+			pool.TooBig, "4 volumes (2 of its own, 2 for its inputs) wanted, 3 allowed"},
 		{"as big as allowed", running("w", func(w *pool.Worker) { w.Limits.Volumes = 3 }), pool.Spec{Volumes: 3}, pool.OK, "shared worker"},
 		{"stalled", running("w", func(w *pool.Worker) { w.State, w.Reason = pool.Stalled, "no status for 30 s" }), pool.Spec{}, pool.NotRunning, "stalled, no status for 30 s"},
 		{"cordoned", running("w", func(w *pool.Worker) { w.State = pool.Cordoned }), pool.Spec{}, pool.NotRunning, "cordoned"},
@@ -139,7 +141,8 @@ func TestLimits(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			x := index(running("w", func(w *pool.Worker) { w.Limits = tt.own }))
-			x.AddVolume("w", "content", 1)
+			there := pool.VolumeState{Stage: pool.Sealed, Key: "content"}
+			x.ChangeVolume(pool.VolumeChange{Worker: "w", Is: there, Copies: 1})
 			lease(t, x, "someone", "w", tt.lease)
 			p := placer(t, tt.policy, pool.Options{Limits: tt.limits})
 			if got := p.Explain(x, tt.spec)[0].Reason; got != tt.want {
@@ -151,7 +154,7 @@ func TestLimits(t *testing.T) {
 				t.Errorf("Choose: %v, want %s", err, tt.want)
 			}
 			x.Release("someone")
-			x.RemoveVolume("w", "content")
+			x.ChangeVolume(pool.VolumeChange{Worker: "w", Was: there})
 			if _, err := p.Choose(x, tt.spec); err != nil {
 				t.Errorf("Choose once it is idle: %v", err)
 			}

@@ -22,28 +22,39 @@ type replica struct {
 	slot  uint32 // the worker's
 	place uint32 // in the worker's own list, so that it is dropped without a search
 	bytes int64
+	used  uint64 // Index.uses when it was used last; 0: not since the index began
 }
 
 // AddVolume says that the worker has a sealed volume with that content, of that
 // many bytes. A worker has a content once: saying so again only corrects bytes.
+// It tells where the content is, and counts no volume: that is ChangeVolume's.
 func (x *Index) AddVolume(worker, key string, bytes int64) {
 	d := x.digest(key)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e := x.entry(worker)
+	x.addContent(e, d, bytes)
+	x.changed(e)
+}
+
+// addContent puts a content on e, where it may be already, and gives its replica there, which is good while the lock is held.
+func (x *Index) addContent(e *entry, d digest, bytes int64) (r *replica) {
 	c := x.contents[d]
 	if c == nil {
 		c = &content{digest: d}
-		x.contents[d] = c
 	}
 	i, found := c.find(e.slot)
 	if found {
 		c.replicas[i].bytes = bytes
-		return
+		return &c.replicas[i]
 	}
-	c.replicas = slices.Insert(c.replicas, i, replica{slot: e.slot, place: uint32(len(e.contents)), bytes: bytes})
-	e.contents = append(e.contents, c)
-	e.usage.Contents++
+	x.around(e, d, func() {
+		x.contents[d] = c
+		c.replicas = slices.Insert(c.replicas, i, replica{slot: e.slot, place: uint32(len(e.contents)), bytes: bytes})
+		e.contents = append(e.contents, c)
+		e.usage.Contents++
+	})
+	return &c.replicas[i]
 }
 
 // RemoveVolume takes back AddVolume. Idempotent.
@@ -66,10 +77,12 @@ func (x *Index) dropContent(e *entry, c *content) bool {
 		return false
 	}
 	place := c.replicas[i].place
-	c.replicas = slices.Delete(c.replicas, i, i+1)
-	if len(c.replicas) == 0 {
-		delete(x.contents, c.digest)
-	}
+	x.around(e, c.digest, func() {
+		c.replicas = slices.Delete(c.replicas, i, i+1)
+		if len(c.replicas) == 0 {
+			delete(x.contents, c.digest)
+		}
+	})
 	last := len(e.contents) - 1
 	moved := e.contents[last]
 	e.contents[last] = nil

@@ -16,6 +16,8 @@
 //
 // Capacity is held by leases keyed by their owner, never by bare counters:
 // acquiring or releasing twice is the same as once, so no count can drift.
+// Volumes are counted one by one, from before they are made until they are
+// gone, and what leases claim of those still to be made counts with them.
 //
 // Nothing here talks to a worker, a store or a clock of its own beyond the limits
 // of waits and reservations, and no goroutine is started: a waiter is its caller's

@@ -18,10 +18,11 @@ type Index struct {
 	slots    []*entry // nil where free
 	free     []uint32
 	contents map[digest]*content
-	leases   map[string]Lease // by owner
+	leases   map[string]grant // by owner
 	held     map[string]int   // leases by team
 	queues   []*Queue
 	ended    []*entry // workers whose reservation has ended, still to be offered
+	uses     uint64   // counts uses of replicas
 }
 
 // entry is a worker, or what was reported of one that is not there: known is
@@ -32,7 +33,8 @@ type entry struct {
 	slot     uint32
 	usage    Usage
 	contents []*content
-	reserved *waiter // the one that it is reserved for
+	reserved *waiter            // the one that it is reserved for
+	promised map[digest]promise // of contents that leases claim here, or that are being brought here
 }
 
 // NewIndex returns an empty index.
@@ -41,7 +43,7 @@ func NewIndex() *Index {
 		hash:     [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
 		byName:   make(map[string]*entry),
 		contents: make(map[digest]*content),
-		leases:   make(map[string]Lease),
+		leases:   make(map[string]grant),
 		held:     make(map[string]int),
 	}
 }

@@ -12,7 +12,7 @@ type Lease struct {
 	Worker  string
 	Team    string // whose share of the queue it counts against
 	Kind    Kind   // any but NoInput and Check counts as Build
-	Volumes int    // how many volumes it claims
+	Volumes int    // how many volumes of its own its container is still to get
 
 	Resources Resources // that are promised to it
 }
@@ -41,7 +41,7 @@ func (x *Index) Acquire(l Lease) error {
 		return nil
 	}
 	l.Volumes, l.Resources = max(l.Volumes, 0), l.Resources.positive()
-	x.lease(x.entry(l.Worker), l)
+	x.lease(x.entry(l.Worker), grant{Lease: l})
 	x.settle()
 	return nil
 }
@@ -65,7 +65,8 @@ func (x *Index) end(owner string, freed bool) bool {
 		delete(x.held, l.Team)
 	}
 	e := x.byName[l.Worker]
-	e.count(l, -1)
+	e.count(l.Lease, -1)
+	x.claim(e, l, -1)
 	if freed {
 		for _, q := range x.queues {
 			q.freed(e)
@@ -81,7 +82,7 @@ func (x *Index) Held(owner string) (Lease, bool) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	l, ok := x.leases[owner]
-	return l, ok
+	return l.Lease, ok
 }
 
 // Leases returns the leases on a worker, sorted by owner.
@@ -91,7 +92,7 @@ func (x *Index) Leases(worker string) []Lease {
 	var out []Lease
 	for _, l := range x.leases {
 		if l.Worker == worker {
-			out = append(out, l)
+			out = append(out, l.Lease)
 		}
 	}
 	slices.SortFunc(out, func(a, b Lease) int { return cmp.Compare(a.Owner, b.Owner) })
@@ -100,12 +101,13 @@ func (x *Index) Leases(worker string) []Lease {
 
 // lease records l, whose owner has none, and tells all who wait for that owner.
 // The lock is held.
-func (x *Index) lease(e *entry, l Lease) {
-	x.leases[l.Owner] = l
-	x.held[l.Team]++
-	e.count(l, 1)
+func (x *Index) lease(e *entry, g grant) {
+	x.leases[g.Owner] = g
+	x.held[g.Team]++
+	e.count(g.Lease, 1)
+	x.claim(e, g, 1)
 	for _, q := range x.queues {
-		q.share(l.Owner, e.Name)
+		q.share(g.Owner, e.Name)
 	}
 }
 

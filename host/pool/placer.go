@@ -48,7 +48,7 @@ func NewPlacer(p Policy, o Options) (*Placer, error) {
 // of the place use Queue.Acquire. The error is a *NoWorkerError if no worker is
 // compatible, a *FullError if those that are have no room.
 func (p *Placer) Choose(x *Index, s Spec) (Choice, error) {
-	q := p.query(s)
+	q := p.query(x, s)
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	best, compatible := p.best(x, q)
@@ -71,7 +71,7 @@ type Verdict struct {
 // best of them on top, then those that are full, then the others; by name where
 // that leaves a tie. Choose would take one of those that are OK, or fail.
 func (p *Placer) Explain(x *Index, s Spec) []Verdict {
-	q := p.query(s)
+	q := p.query(x, s)
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	return p.explain(x, q)
@@ -112,11 +112,16 @@ func (p *Placer) explain(x *Index, q *query) []Verdict {
 	return out
 }
 
-// query says what the policy makes of s, which the caller goes on owning.
-func (p *Placer) query(s Spec) *query {
+// query says what the policy makes of s on x. The caller goes on owning s.
+func (p *Placer) query(x *Index, s Spec) *query {
 	s.Kind = cmp.Or(s.Kind, Build)
 	s.Volumes, s.Resources = max(s.Volumes, 0), s.Resources.positive()
-	q := &query{spec: s, chain: p.policy.chain(s.Kind), exhausted: maps.Clone(s.Exhausted)}
+	q := &query{index: x, spec: s, chain: p.policy.chain(s.Kind), exhausted: maps.Clone(s.Exhausted)}
+	for _, in := range s.Inputs {
+		if d := x.digest(in.Key); !slices.Contains(q.keys, d) {
+			q.keys = append(q.keys, d)
+		}
+	}
 	for _, st := range q.chain {
 		switch st {
 		case LimitActiveContainers:

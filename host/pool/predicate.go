@@ -96,7 +96,9 @@ func (r Reason) phrase() string {
 
 // query is a spec with what the policy makes of it.
 type query struct {
+	index  *Index
 	spec   Spec
+	keys   []digest // of its inputs, each once
 	chain  []Strategy
 	limits Limits // where the worker has none of its own
 
@@ -155,7 +157,7 @@ func (q *query) judgeAnew(e *entry) Reason {
 		return NoType
 	}
 	l := q.limitsOf(e)
-	if l.Volumes > 0 && s.Volumes > l.Volumes {
+	if l.Volumes > 0 && s.Volumes+len(q.keys) > l.Volumes {
 		return TooBig
 	}
 	if _, no := over(e.Capacity, Resources{}, s.Resources); no {
@@ -176,13 +178,37 @@ func (q *query) judgeAnew(e *entry) Reason {
 	if l.Tasks > 0 && s.Kind != Check && e.usage.tasks() >= l.Tasks {
 		return FullTasks
 	}
-	if l.Volumes > 0 && e.usage.volumes()+s.Volumes > l.Volumes {
+	if l.Volumes > 0 && q.lacksVolumes(e, l.Volumes) > 0 {
 		return FullVolumes
 	}
-	if _, no := over(e.Capacity, e.usage.Resources, s.Resources); no {
+	if q.lacksResources(e) {
 		return FullResources
 	}
 	return OK
+}
+
+func (q *query) lacksResources(e *entry) bool {
+	_, no := over(e.Capacity, e.usage.Resources, q.spec.Resources)
+	return no
+}
+
+// lacksVolumes is how many volumes e has too many for the spec; nothing or less: it has room.
+func (q *query) lacksVolumes(e *entry, limit int) int {
+	over := e.usage.volumes() + q.spec.Volumes - limit
+	if over+len(q.keys) <= 0 { // whatever of the inputs is there already
+		return over + len(q.keys)
+	}
+	return over + q.missing(e)
+}
+
+// missing is how many of the inputs have to be brought to e: they are neither there nor on their way, and no lease has claimed them.
+func (q *query) missing(e *entry) (n int) {
+	for _, d := range q.keys {
+		if e.promised[d].claims == 0 && !q.index.has(e, d) {
+			n++
+		}
+	}
+	return n
 }
 
 // detail says what judge's verdict means on this worker, for people.
@@ -219,7 +245,7 @@ func (q *query) about(e *entry, r Reason) string {
 		if a, no := over(e.Capacity, Resources{}, s.Resources); no {
 			return fmt.Sprintf("%d %s wanted, it has %d", a.asks, a.name, a.has)
 		}
-		return fmt.Sprintf("%d volumes wanted, %d allowed", s.Volumes, l.Volumes)
+		return fmt.Sprintf("%s wanted, %d allowed", wantedVolumes(s.Volumes, len(q.keys)), l.Volumes)
 	case NotRunning:
 		if e.Reason == "" {
 			return string(e.State)
@@ -234,7 +260,14 @@ func (q *query) about(e *entry, r Reason) string {
 	case FullTasks:
 		return fmt.Sprintf("%d of %d tasks", e.usage.tasks(), l.Tasks)
 	case FullVolumes:
-		return fmt.Sprintf("%d of %d volumes, %d wanted", e.usage.volumes(), l.Volumes, s.Volumes)
+		text := fmt.Sprintf("%d of %d volumes, of which %d are claimed; %s wanted", e.usage.volumes(), l.Volumes, e.usage.claimed(), wantedVolumes(s.Volumes, q.missing(e)))
+		switch n := e.usage.Going; {
+		case n == 1:
+			text += "; room is being made: 1 is being destroyed"
+		case n > 1:
+			text += fmt.Sprintf("; room is being made: %d are being destroyed", n)
+		}
+		return text
 	case FullResources:
 		a, _ := over(e.Capacity, e.usage.Resources, s.Resources)
 		return fmt.Sprintf("%d of %d %s are promised, %d wanted", a.used, a.has, a.name, a.asks)
@@ -245,6 +278,18 @@ func (q *query) about(e *entry, r Reason) string {
 		return "own worker of the team"
 	}
 	return "shared worker"
+}
+
+// wantedVolumes says how many volumes a container needs: its own, and those of its inputs.
+func wantedVolumes(own, inputs int) string {
+	text := fmt.Sprintf("%d volumes", own+inputs)
+	if own+inputs == 1 {
+		text = "1 volume"
+	}
+	if inputs > 0 {
+		text += fmt.Sprintf(" (%d of its own, %d for its inputs)", own, inputs)
+	}
+	return text
 }
 
 func includes(has, wants []string) bool {

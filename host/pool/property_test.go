@@ -2,6 +2,7 @@ package pool_test
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -83,16 +84,24 @@ func genChain() *rapid.Generator[[]pool.Strategy] {
 // model is what a plain reading of the rules makes of the same events.
 type model struct {
 	workers map[string]pool.Worker
-	volumes map[string]map[string]int64 // by worker, by key
-	leases  map[string]pool.Lease       // by owner
+	shelf   *shelf
+	leases  map[string]pool.Lease // by owner
+	keys    map[string][]string   // that they claim
 }
 
 func newModel() *model {
-	return &model{workers: map[string]pool.Worker{}, volumes: map[string]map[string]int64{}, leases: map[string]pool.Lease{}}
+	return &model{workers: map[string]pool.Worker{}, shelf: newShelf(), leases: map[string]pool.Lease{}, keys: map[string][]string{}}
 }
 
 func (m *model) usage(worker string) pool.Usage {
-	u := pool.Usage{Contents: len(m.volumes[worker])}
+	u := pool.Usage{Contents: len(m.shelf.contents[worker])}
+	for _, v := range m.shelf.on(worker) {
+		u.Volumes++
+		if v.Stage == pool.Going {
+			u.Going++
+		}
+	}
+	u.ClaimedReplicas = len(m.claimed(worker))
 	for _, l := range m.leases {
 		if l.Worker != worker {
 			continue
@@ -112,19 +121,50 @@ func (m *model) usage(worker string) pool.Usage {
 	return u
 }
 
+// claimed are the contents that leases need on a worker and that are still to be brought there.
+func (m *model) claimed(worker string) map[string]bool {
+	out := map[string]bool{}
+	for o, all := range m.keys {
+		for _, k := range all {
+			if m.leases[o].Worker == worker && !m.shelf.has(worker, k) {
+				out[k] = true
+			}
+		}
+	}
+	return out
+}
+
+// wants is how many volumes a spec needs in all, and how many of them a worker would get for it.
+func (m *model) wants(worker string, s pool.Spec) (all, more int) {
+	claimed, seen := m.claimed(worker), map[string]bool{}
+	all, more = s.Volumes, s.Volumes
+	for _, in := range s.Inputs {
+		if seen[in.Key] {
+			continue
+		}
+		seen[in.Key] = true
+		all++
+		if !m.shelf.has(worker, in.Key) && !claimed[in.Key] {
+			more++
+		}
+	}
+	return all, more
+}
+
 // takes says whether w is compatible with s, and whether it has room as well.
 func (m *model) takes(w pool.Worker, s pool.Spec) (compatible, room bool) {
 	lacks := func(has, wants []string) bool {
 		return slices.ContainsFunc(wants, func(v string) bool { return !slices.Contains(has, v) })
 	}
 	_, excluded := s.Exclude[w.Name]
+	all, more := m.wants(w.Name, s)
 	compatible = w.State == pool.Running && !excluded &&
 		(s.With == "" || s.With == w.Name) &&
 		(s.Runtime == "" || s.Runtime == w.Runtime) &&
 		(s.Platform == "" || s.Platform == w.Platform) &&
 		(w.Team == "" || w.Team == s.Team) &&
 		(len(w.Tags) == 0) == (len(s.Tags) == 0) && !lacks(w.Tags, s.Tags) && !lacks(w.Features, s.Features) &&
-		(w.Limits.Volumes == 0 || s.Volumes <= w.Limits.Volumes) &&
+		(w.Limits.Volumes == 0 || all <= w.Limits.Volumes) &&
 		(s.ResourceType == "" || len(w.ResourceTypes) == 0 || slices.Contains(w.ResourceTypes, s.ResourceType)) &&
 		(w.Capacity.CPUMillis == 0 || s.Resources.CPUMillis <= w.Capacity.CPUMillis) &&
 		(w.Capacity.MemoryBytes == 0 || s.Resources.MemoryBytes <= w.Capacity.MemoryBytes)
@@ -134,7 +174,7 @@ func (m *model) takes(w pool.Worker, s pool.Spec) (compatible, room bool) {
 		(l.Tasks == 0 || !task || u.Build+u.NoInput < l.Tasks) &&
 		fits(w.Capacity.CPUMillis, u.Resources.CPUMillis, s.Resources.CPUMillis) &&
 		fits(w.Capacity.MemoryBytes, u.Resources.MemoryBytes, s.Resources.MemoryBytes) &&
-		(l.Volumes == 0 || u.Contents+u.ClaimedVolumes+s.Volumes <= l.Volumes)
+		(l.Volumes == 0 || u.Volumes+u.ClaimedVolumes+u.ClaimedReplicas+more <= l.Volumes)
 	return compatible, compatible && room
 }
 
@@ -142,7 +182,7 @@ func (m *model) takes(w pool.Worker, s pool.Spec) (compatible, room bool) {
 func (m *model) local(w string, s pool.Spec) (sum int64) {
 	seen := map[string]bool{}
 	for _, in := range s.Inputs {
-		if b, ok := m.volumes[w][in.Key]; ok && !seen[in.Key] {
+		if b, ok := m.shelf.contents[w][in.Key]; ok && !seen[in.Key] {
 			seen[in.Key] = true
 			sum += max(b, 1)
 		}
@@ -170,14 +210,8 @@ func TestChooseAndExplainAgree(t *testing.T) {
 			x.Upsert(w)
 			m.workers[w.Name] = w
 		}
-		addVolume := func(t *rapid.T) {
-			w, k, b := name(t), key(t), rapid.Int64Range(0, 9).Draw(t, "bytes")
-			x.AddVolume(w, k, b)
-			if m.volumes[w] == nil {
-				m.volumes[w] = map[string]int64{}
-			}
-			m.volumes[w][k] = b
-		}
+		q := pool.NewQueue(x, p)
+		change := func(t *rapid.T) { m.shelf.change(t, x) }
 		t.Repeat(map[string]func(*rapid.T){
 			"upsert":  upsert,
 			"upsert2": upsert,
@@ -185,14 +219,54 @@ func TestChooseAndExplainAgree(t *testing.T) {
 				w := name(t)
 				x.Remove(w)
 				delete(m.workers, w)
-				delete(m.volumes, w)
+				delete(m.shelf.contents, w)
 			},
-			"add volume":  addVolume,
-			"add volume2": addVolume,
-			"remove volume": func(t *rapid.T) {
+			"change":  change,
+			"change2": change,
+			"make": func(t *rapid.T) {
 				w, k := name(t), key(t)
-				x.RemoveVolume(w, k)
-				delete(m.volumes[w], k)
+				claimed := m.claimed(w)[k]
+				u, limit := m.usage(w), m.workers[w].Limits.Volumes
+				if m.shelf.make(t, q, w, k) && limit > 0 && !m.endless(w, k) && (u.Volumes+1 > limit || !claimed && u.Volumes+u.ClaimedVolumes+u.ClaimedReplicas+1 > limit) {
+					t.Fatalf("%s got one of %s, claimed %t, with %+v and the limit %d", w, k, claimed, u, limit)
+				}
+			},
+			"make own": func(t *rapid.T) {
+				o := owner(t)
+				l, held := m.leases[o]
+				u, limit := m.usage(l.Worker), m.workers[l.Worker].Limits.Volumes
+				if !held || !m.shelf.own(t, q, l.Worker, o) {
+					return
+				}
+				if limit > 0 && (u.Volumes+1 > limit || l.Volumes == 0 && u.Volumes+u.ClaimedVolumes+u.ClaimedReplicas+1 > limit) {
+					t.Fatalf("%s got one of %s, which claims %d, with %+v and the limit %d", l.Worker, o, l.Volumes, u, limit)
+				}
+				l.Volumes = max(l.Volumes-1, 0)
+				m.leases[o] = l
+			},
+			"place": func(t *rapid.T) {
+				o, s := owner(t), genSpec(names).Draw(t, "spec")
+				s.WaitLimit = -1
+				c, err := q.Acquire(context.Background(), o, s)
+				if err != nil || c.Held {
+					return
+				}
+				m.leases[o] = pool.Lease{Owner: o, Worker: c.Worker, Team: s.Team, Kind: cmp.Or(s.Kind, pool.Build), Volumes: s.Volumes, Resources: s.Resources}
+				for _, in := range s.Inputs {
+					m.keys[o] = append(m.keys[o], in.Key)
+				}
+				if m.workers[c.Worker].Limits.Volumes == 0 {
+					m.shelf.endless[o] = true
+				}
+			},
+			"give back": func(t *rapid.T) {
+				o := owner(t)
+				x.GiveBackUnused(o)
+				if l, held := m.leases[o]; held {
+					l.Volumes = 0
+					m.leases[o] = l
+				}
+				m.forget(o)
 			},
 			"acquire": func(t *rapid.T) {
 				l := pool.Lease{Owner: owner(t), Worker: name(t), Kind: rapid.SampledFrom([]pool.Kind{pool.Build, pool.NoInput, pool.Check}).Draw(t, "kind"), Volumes: rapid.IntRange(0, 3).Draw(t, "volumes"), Resources: genResources().Draw(t, "resources")}
@@ -219,6 +293,7 @@ func TestChooseAndExplainAgree(t *testing.T) {
 					t.Fatalf("release of %s, held %t", o, held)
 				}
 				delete(m.leases, o)
+				m.forget(o)
 			},
 			"": func(t *rapid.T) {
 				for _, n := range names {

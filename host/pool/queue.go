@@ -32,6 +32,8 @@ type Queue struct {
 	placer *Placer
 	index  *Index
 
+	unplaced chan struct{} // of capacity 1
+
 	// Protected by index.mu.
 	waiters []*waiter
 	served  map[string]uint64 // by team, when a waiter of it last got a place
@@ -58,7 +60,7 @@ type waiter struct {
 
 // NewQueue returns a queue over the index.
 func NewQueue(x *Index, p *Placer) *Queue {
-	q := &Queue{placer: p, index: x, served: make(map[string]uint64)}
+	q := &Queue{placer: p, index: x, unplaced: make(chan struct{}, 1), served: make(map[string]uint64)}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.queues = append(x.queues, q)
@@ -79,7 +81,7 @@ func (q *Queue) Acquire(ctx context.Context, owner string, s Spec) (Choice, erro
 	if err := ctx.Err(); err != nil {
 		return Choice{}, fmt.Errorf("wait for a place for %q: %w", owner, err)
 	}
-	w := &waiter{owner: owner, query: q.placer.query(s.clone()), since: time.Now(), place: -1}
+	w := &waiter{owner: owner, query: q.placer.query(q.index, s.clone()), since: time.Now(), place: -1}
 	limit := cmp.Or(s.WaitLimit, q.placer.opts.WaitLimit)
 	var late, again <-chan struct{}
 	var lapse <-chan time.Time
@@ -182,6 +184,7 @@ func (q *Queue) enter(w *waiter, wait, anew bool) int {
 	}
 	w.witness, w.woken, w.told, w.place = compatible, make(chan struct{}), make(chan time.Time, 1), len(q.waiters)
 	q.waiters = append(q.waiters, w)
+	q.Nudge()
 	return linedUp
 }
 
@@ -223,6 +226,9 @@ func (q *Queue) changed(e *entry) {
 		if w.witness = q.witness(w); w.witness == nil {
 			q.wake(w)
 		}
+	}
+	if len(q.waiters) > 0 {
+		q.Nudge()
 	}
 }
 
@@ -305,7 +311,8 @@ func (q *Queue) share(owner, worker string) {
 
 func (q *Queue) lease(w *waiter, e *entry) {
 	s := &w.query.spec
-	q.index.lease(e, Lease{Owner: w.owner, Worker: e.Name, Team: s.Team, Kind: s.Kind, Volumes: s.Volumes, Resources: s.Resources})
+	q.index.lease(e, grant{keys: w.query.keys, endless: w.query.limitsOf(e).Volumes == 0,
+		Lease: Lease{Owner: w.owner, Worker: e.Name, Team: s.Team, Kind: s.Kind, Volumes: s.Volumes, Resources: s.Resources}})
 }
 
 func (q *Queue) wake(w *waiter) {

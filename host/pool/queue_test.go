@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -150,7 +151,7 @@ func TestQueueIsWokenBy(t *testing.T) {
 		}, "v"},
 		{"a lost volume", func(x *pool.Index) {
 			x.Upsert(running("v", func(w *pool.Worker) { w.Limits.Volumes = 1 }))
-			x.RemoveVolume("v", "k")
+			x.ChangeVolume(pool.VolumeChange{Worker: "v", Was: pool.VolumeState{Stage: pool.Going, Key: "k"}})
 		}, "v"},
 		{"the last compatible worker removed", func(x *pool.Index) { x.Remove("w") }, ""},
 		{"the last compatible worker cordoned", func(x *pool.Index) { x.Upsert(running("w", cordoned)) }, ""},
@@ -165,7 +166,7 @@ func TestQueueIsWokenBy(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLine(t, pool.Options{}, running("w", limited(1)))
-				l.x.AddVolume("v", "k", 1)
+				l.x.ChangeVolume(pool.VolumeChange{Worker: "v", Is: pool.VolumeState{Stage: pool.Going, Key: "k"}})
 				lease(t, l.x, "busy", "w", pool.Build)
 				began := time.Now()
 				l.wait("o", pool.Spec{Volumes: 1})
@@ -384,7 +385,12 @@ func TestNoLostWakeUps(t *testing.T) {
 			held := map[string]bool{}
 			cancels := map[string]context.CancelFunc{}
 			var mu sync.Mutex // protects held
-			owners := 0
+			asked, shelf := 0, newShelf()
+			owners := func() []string {
+				mu.Lock()
+				defer mu.Unlock()
+				return slices.Collect(maps.Keys(held))
+			}
 			pick := func(rt *rapid.T, from []string) string {
 				if len(from) == 0 {
 					rt.Skip("none")
@@ -393,14 +399,14 @@ func TestNoLostWakeUps(t *testing.T) {
 				return rapid.SampledFrom(from).Draw(rt, "owner")
 			}
 			acquire := func(rt *rapid.T) {
-				owner, s := fmt.Sprint("o", owners), genSpec(names).Draw(rt, "spec")
+				owner, s := fmt.Sprint("o", asked), genSpec(names).Draw(rt, "spec")
 				s.Exclude = nil
 				for _, n := range subset(names...).Draw(rt, "exhausted") {
 					if rapid.IntRange(0, 3).Draw(rt, "really") == 0 {
 						s.Exhausted = map[string]string{n: "no room"}
 					}
 				}
-				owners++
+				asked++
 				ctx, cancel := context.WithCancel(ctx)
 				cancels[owner] = cancel
 				wg.Go(func() {
@@ -417,20 +423,22 @@ func TestNoLostWakeUps(t *testing.T) {
 				"acquire3": acquire,
 				"upsert":   func(rt *rapid.T) { x.Upsert(genWorker(rapid.SampledFrom(names).Draw(rt, "w")).Draw(rt, "as")) },
 				"remove":   func(rt *rapid.T) { x.Remove(rapid.SampledFrom(names).Draw(rt, "w")) },
-				"add volume": func(rt *rapid.T) {
-					x.AddVolume(rapid.SampledFrom(names).Draw(rt, "w"), rapid.SampledFrom(keys).Draw(rt, "k"), 1)
-				},
-				"remove volume": func(rt *rapid.T) {
-					x.RemoveVolume(rapid.SampledFrom(names).Draw(rt, "w"), rapid.SampledFrom(keys).Draw(rt, "k"))
+				"make":     func(rt *rapid.T) { shelf.make(rt, q, rapid.SampledFrom(names).Draw(rt, "w"), "") },
+				"change":   func(rt *rapid.T) { shelf.change(rt, x) },
+				"use": func(rt *rapid.T) {
+					for _, o := range owners() {
+						l, ok := x.Held(o)
+						if !ok {
+							continue
+						}
+						for range l.Volumes {
+							shelf.own(rt, q, l.Worker, o)
+						}
+						x.GiveBackUnused(o)
+					}
 				},
 				"release": func(rt *rapid.T) {
-					mu.Lock()
-					var all []string
-					for o := range held {
-						all = append(all, o)
-					}
-					mu.Unlock()
-					o := pick(rt, all)
+					o := pick(rt, owners())
 					if !x.Release(o) {
 						rt.Fatalf("%s had no lease", o)
 					}

@@ -26,11 +26,11 @@ type Spec struct {
 	Team     string // empty: only shared workers
 	Platform string
 	Runtime  string
-	Tags     []string // all must be on the worker; with none, tagged workers are not considered
-	Features []string // all must be on the worker
-	Kind     Kind     // empty means Build
-	Inputs   []Content
-	Volumes  int // how many volumes the container will claim on the worker
+	Tags     []string  // all must be on the worker; with none, tagged workers are not considered
+	Features []string  // all must be on the worker
+	Kind     Kind      // empty means Build
+	Inputs   []Content // the worker will have a volume of each, beside the container's own
+	Volumes  int       // how many volumes of its own the container will have
 
 	// Resources are what the container needs to itself. A worker promises no more of them than it has.
 	Resources Resources

@@ -19,7 +19,7 @@ const (
 type Limits struct {
 	Containers int // leases of any kind
 	Tasks      int // leases that are not checks; they hold back only specs that are none
-	Volumes    int // contents on the worker, and the volumes its leases claim
+	Volumes    int // volumes on the worker, and those that its leases claim and that are still to be made
 }
 
 // Worker is one place where containers run.
@@ -64,10 +64,14 @@ func (w Worker) equal(o Worker) bool {
 type Usage struct {
 	Build, NoInput, Check int       // leases by kind
 	Contents              int       // replicas known to be there
-	ClaimedVolumes        int       // volumes claimed by leases
+	Volumes               int       // that are there or being made, those of Contents among them
+	Going                 int       // those of them that are to be destroyed
+	ClaimedVolumes        int       // still to be made, of leases' containers
+	ClaimedReplicas       int       // still to be made, of contents that leases claim
 	Resources             Resources // promised to leases
 }
 
 func (u Usage) containers() int { return u.Build + u.NoInput + u.Check }
 func (u Usage) tasks() int      { return u.Build + u.NoInput }
-func (u Usage) volumes() int    { return u.Contents + u.ClaimedVolumes }
+func (u Usage) claimed() int    { return u.ClaimedVolumes + u.ClaimedReplicas }
+func (u Usage) volumes() int    { return u.Volumes + u.claimed() }
