@@ -295,7 +295,7 @@ func TestExplainReservations(t *testing.T) {
 			t.Errorf("small: %s\nwant %s", got, want)
 		}
 		const until = "; reserved for it: others get no place there until it fits"
-		if got, want := explain("big"), "w volumes: 2 of 2 volumes, 2 wanted"+until; got != want {
+		if got, want := explain("big"), "w volumes: 2 of 2 volumes, of which 2 are claimed; 2 volumes wanted"+until; got != want {
 			t.Errorf("big: %s\nwant %s", got, want)
 		}
 		if got := l.p.Explain(l.x, pool.Spec{Priority: 1, Volumes: 1}); got[0].Reason != pool.FullVolumes {
