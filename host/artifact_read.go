@@ -33,7 +33,7 @@ func (h *Host) readAnywhere(ctx context.Context, a *Artifact, w io.Writer, read 
 		return err
 	}
 	nearest(sources, WorkerReport{})
-	out := &counter{w: w, idle: h.cfg.Timing.WorkerGone}
+	out := &counter{w: w, idle: h.cfg().Timing.WorkerGone}
 	return h.fromAny(ctx, sources, func(src source) (ofSource bool, err error) {
 		if err := readFrom(ctx, a, src, out, read); err != nil {
 			return out.n == 0 && out.err == nil, fmt.Errorf("from %s: %w", src.name, err)

@@ -41,7 +41,7 @@ func cacheKey(kind string, parts ...string) string {
 const DefaultCacheTTL = 30 * 24 * time.Hour
 
 func (h *Host) cacheTTL() time.Duration {
-	return cmp.Or(h.opts.CacheTTL, h.cfg.Artifacts.CacheTTL, DefaultCacheTTL)
+	return cmp.Or(h.opts.CacheTTL, h.cfg().Artifacts.CacheTTL, DefaultCacheTTL)
 }
 
 const (
@@ -144,7 +144,7 @@ func (h *Host) within(ctx context.Context, row store.Artifact) bool {
 			return true
 		}
 		r := s.worker.report()
-		return r.Up || time.Since(r.Since) < h.cfg.Timing.Stalled
+		return r.Up || time.Since(r.Since) < h.cfg().Timing.Stalled
 	})
 }
 
