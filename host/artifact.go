@@ -27,7 +27,7 @@ type Artifact struct {
 // DefaultArtifactTTL is how long an artifact that nobody owns is kept where the configuration says nothing else.
 const DefaultArtifactTTL = 12 * time.Hour
 
-func (h *Host) artifactTTL() time.Duration { return cmp.Or(h.cfg.Artifacts.TTL, DefaultArtifactTTL) }
+func (h *Host) artifactTTL() time.Duration { return cmp.Or(h.cfg().Artifacts.TTL, DefaultArtifactTTL) }
 
 // AddDir makes a directory of this machine an artifact under a name, or finds the one of that name. It is not read before a
 // worker needs it; what is read then is what the artifact is. Adding the directory again, after a restart, gives the
@@ -114,7 +114,7 @@ func (h *Host) DownloadDir(ctx context.Context, a *Artifact, target string, forc
 
 // downloadDir is DownloadDir that tells the directory, once it is filled, that will be in the target's place. An error leaves all as it was.
 func (h *Host) downloadDir(ctx context.Context, a *Artifact, target string, force bool, filled func(dir string) error) error {
-	unpacker := stream.Unpacker{MaxBytes: h.cfg.Artifacts.UnpackSize, MaxEntries: int64(h.cfg.Artifacts.UnpackEntries)}
+	unpacker := stream.Unpacker{MaxBytes: h.cfg().Artifacts.UnpackSize, MaxEntries: int64(h.cfg().Artifacts.UnpackEntries)}
 	defer h.using(a.ID)()
 	return h.whileAway(ctx, func() error {
 		sources, err := h.sources(ctx, a)
@@ -138,10 +138,10 @@ func (h *Host) downloadDir(ctx context.Context, a *Artifact, target string, forc
 func (h *Host) unpackFrom(ctx context.Context, a *Artifact, src source, unpacker stream.Unpacker, dir string) error {
 	_, err := stream.Relay(ctx,
 		func(ctx context.Context, w io.Writer) error {
-			return readFrom(ctx, a, src, &counter{w: w, idle: h.cfg.Timing.WorkerGone}, func(ctx context.Context, src source, w io.Writer) error { return src.read(ctx, w) })
+			return readFrom(ctx, a, src, &counter{w: w, idle: h.cfg().Timing.WorkerGone}, func(ctx context.Context, src source, w io.Writer) error { return src.read(ctx, w) })
 		},
 		func(ctx context.Context, r io.Reader) error { return unpacker.Unpack(ctx, r, dir) },
-		stream.Options{Idle: h.cfg.Timing.WorkerGone})
+		stream.Options{Idle: h.cfg().Timing.WorkerGone})
 	if err == nil {
 		return nil
 	}

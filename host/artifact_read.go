@@ -42,7 +42,7 @@ func (h *Host) ListFiles(ctx context.Context, a *Artifact, name string) ([]sdk.F
 	nearest(sources, WorkerReport{})
 	var files []sdk.FileInfo
 	err = h.fromAny(ctx, sources, func(src source) (ofSource bool, err error) {
-		out := &counter{w: io.Discard, idle: h.cfg.Timing.WorkerGone}
+		out := &counter{w: io.Discard, idle: h.cfg().Timing.WorkerGone}
 		err = readFrom(ctx, a, src, out, func(ctx context.Context, src source, w io.Writer) (err error) {
 			files, err = src.listFiles(ctx, at[1:], w)
 			return err
@@ -66,7 +66,7 @@ func (h *Host) readAnywhere(ctx context.Context, a *Artifact, w io.Writer, read 
 		return err
 	}
 	nearest(sources, WorkerReport{})
-	out := &counter{w: w, idle: h.cfg.Timing.WorkerGone}
+	out := &counter{w: w, idle: h.cfg().Timing.WorkerGone}
 	return h.fromAny(ctx, sources, func(src source) (ofSource bool, err error) {
 		if err := readFrom(ctx, a, src, out, read); err != nil {
 			return out.n == 0 && out.err == nil, fmt.Errorf("from %s: %w", src.name, err)

@@ -30,23 +30,18 @@ const DefaultBlobTotal = 16 << 30
 
 // blobs is a directory of raw archives, one file for an artifact's content under the artifact's id. A file without a row is nobody's.
 type blobs struct {
-	dir   string
+	dir string
+
+	mu    sync.Mutex
 	total int64
 	one   int64
-
-	mu   sync.Mutex
-	used int64 // bytes of the files, those being written included
+	used  int64 // bytes of the files, those being written included
 }
 
 // openBlobs opens the directory, made where missing, and removes the files that have no row.
 func openBlobs(dir string, limits BlobLimits, known map[string]bool) (*blobs, error) {
-	b := &blobs{dir: dir, total: limits.Total, one: limits.One}
-	if b.total == 0 {
-		b.total = DefaultBlobTotal
-	}
-	if b.one == 0 || b.one > b.total {
-		b.one = b.total
-	}
+	b := &blobs{dir: dir}
+	b.limit(limits)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
@@ -83,9 +78,31 @@ func (h *Host) loadBlobs(ctx context.Context) (*blobs, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openBlobs(filepath.Join(h.dir, "blobs"), h.blobLimits(), known)
+}
+
+// blobLimits are those of the options, and where they say nothing the configuration's.
+func (h *Host) blobLimits() BlobLimits {
 	limits := h.opts.Blobs
-	limits.Total = cmp.Or(limits.Total, h.cfg.Artifacts.Quota)
-	return openBlobs(filepath.Join(h.dir, "blobs"), limits, known)
+	limits.Total = cmp.Or(limits.Total, h.cfg().Artifacts.Quota)
+	return limits
+}
+
+// limit changes the limits. What is there stays, though it may be more.
+func (b *blobs) limit(limits BlobLimits) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.total = cmp.Or(limits.Total, DefaultBlobTotal)
+	b.one = b.total
+	if limits.One != 0 {
+		b.one = min(limits.One, b.total)
+	}
+}
+
+func (b *blobs) limits() BlobLimits {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return BlobLimits{Total: b.total, One: b.one}
 }
 
 // newFile is a blob that has no row yet.
@@ -143,13 +160,13 @@ type blobWriter struct {
 
 func (w *blobWriter) Write(p []byte) (int, error) {
 	b := w.blobs
-	if w.n+int64(len(p)) > b.one {
-		return 0, sdk.NewInvalid(sdk.ReasonTooLarge, "the artifact's archive has more than the %d bytes that one may have here: make it smaller, or raise the quota of the configuration's artifacts block", max(b.one, 0))
+	if one := b.limits().One; w.n+int64(len(p)) > one {
+		return 0, sdk.NewInvalid(sdk.ReasonTooLarge, "the artifact's archive has more than the %d bytes that one may have here: make it smaller, or raise the quota of the configuration's artifacts block", max(one, 0))
 	}
 	if !b.take(int64(len(p))) {
 		w.makeRoom(int64(len(p)))
 		if !b.take(int64(len(p))) {
-			return 0, sdk.NewExhausted(sdk.ReasonStorage, "the %d bytes for artifacts that no worker has yet are used up: remove some, or raise the quota of the configuration's artifacts block", b.total)
+			return 0, sdk.NewExhausted(sdk.ReasonStorage, "the %d bytes for artifacts that no worker has yet are used up: remove some, or raise the quota of the configuration's artifacts block", b.limits().Total)
 		}
 	}
 	n, err := w.f.Write(p)

@@ -40,7 +40,7 @@ func cacheKey(kind string, parts ...string) string {
 const DefaultCacheTTL = 30 * 24 * time.Hour
 
 func (h *Host) cacheTTL() time.Duration {
-	return cmp.Or(h.opts.CacheTTL, h.cfg.Artifacts.CacheTTL, DefaultCacheTTL)
+	return cmp.Or(h.opts.CacheTTL, h.cfg().Artifacts.CacheTTL, DefaultCacheTTL)
 }
 
 const (
@@ -143,7 +143,7 @@ func (h *Host) within(ctx context.Context, row store.Artifact) bool {
 			return true
 		}
 		r := s.worker.report()
-		return r.Up || time.Since(r.Since) < h.cfg.Timing.Stalled
+		return r.Up || time.Since(r.Since) < h.cfg().Timing.Stalled
 	})
 }
 

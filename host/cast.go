@@ -263,7 +263,7 @@ func (h *Host) runCast(ctx context.Context, c *cast, a *Artifact, src castSource
 	}
 	read := src.read(c)
 	stream.Broadcast(func(ctx context.Context, w io.Writer) error { return read(ctx, movingWriter{w, c}) }, targets,
-		stream.Options{MaxBytes: h.opts.Streams.Sent, Idle: h.cfg.Timing.WorkerGone})
+		stream.Options{MaxBytes: h.streamLimits().Sent, Idle: h.cfg().Timing.WorkerGone})
 	for _, m := range members { // so that who waits for the end of this finds replicas
 		<-m.filled
 	}

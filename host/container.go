@@ -209,7 +209,7 @@ func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequ
 
 // leftOf is what is left of a wait limit that began with the first attempt: no wait at all if that is nothing.
 func (h *Host) leftOf(limit time.Duration, began time.Time) time.Duration {
-	limit = cmp.Or(limit, h.cfg.Placement.WaitLimit)
+	limit = cmp.Or(limit, h.cfg().Placement.WaitLimit)
 	if limit <= 0 {
 		return limit
 	}

@@ -29,7 +29,7 @@ func peers(from, to sdk.Status) bool {
 
 // canSend tells whether a source is to send to a worker directly: nobody has to count bytes, and it did not take long to fail when it was last tried.
 func (h *Host) canSend(src source, w *worker) bool {
-	if src.worker == nil || h.opts.Streams != (StreamLimits{}) {
+	if src.worker == nil || h.streamLimits() != (StreamLimits{}) {
 		return false
 	}
 	if !peers(src.worker.report().Status, w.report().Status) {
@@ -53,9 +53,9 @@ const (
 // directTime is how long a direct stream may take: as long as the host waits for a worker, and as long as the content takes at slowestDirect.
 func (h *Host) directTime(bytes int64) time.Duration {
 	if bytes <= 0 {
-		return unknownDirect * h.cfg.Timing.WorkerGone
+		return unknownDirect * h.cfg().Timing.WorkerGone
 	}
-	return h.cfg.Timing.WorkerGone + time.Duration(bytes/slowestDirect)*time.Second
+	return h.cfg().Timing.WorkerGone + time.Duration(bytes/slowestDirect)*time.Second
 }
 
 // sendDirect has the source's worker send to the other by its ticket. Its failures are *directError. A pair that took long to fail is left alone
@@ -74,13 +74,13 @@ func (h *Host) sendDirect(ctx context.Context, src source, w *worker, row store.
 		}
 		return s, nil
 	}
-	if s.took >= h.cfg.Timing.WorkerGone/longFailure && ctx.Err() == nil {
+	if s.took >= h.cfg().Timing.WorkerGone/longFailure && ctx.Err() == nil {
 		err = fmt.Errorf("after %s: %w", s.took.Round(time.Second), err)
 		h.mu.Lock()
 		if h.hung == nil {
 			h.hung = make(map[pair]time.Time)
 		}
-		h.hung[pair{src.name, w.name}] = time.Now().Add(h.cfg.Timing.WorkerGone)
+		h.hung[pair{src.name, w.name}] = time.Now().Add(h.cfg().Timing.WorkerGone)
 		h.mu.Unlock()
 	}
 	return s, &directError{Err: err}

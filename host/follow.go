@@ -140,7 +140,7 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 		if failing.IsZero() || out.Position() > at || quiet {
 			failing, skipped = time.Now(), false
 		}
-		tooLong := time.Since(failing) >= p.h.cfg.Timing.WorkerGone
+		tooLong := time.Since(failing) >= p.h.cfg().Timing.WorkerGone
 		switch v, reason := followVerdict(err, tooLong); v {
 		case verdictAgain:
 			continue
@@ -313,7 +313,7 @@ func (p *Process) followOnce(ctx, heard context.Context, conn sdk.Worker, out *s
 func (p *Process) awaitOpened(ctx context.Context, cut context.CancelCauseFunc) (opened func()) {
 	const what = "follow process"
 	heard := listen(ctx, p.worker, what)
-	limit := time.AfterFunc(p.worker.patience(what), func() {
+	limit := time.AfterFunc(p.worker.patienceFor(what), func() {
 		heard.end(false)
 		cut(p.worker.silentError(what))
 	})

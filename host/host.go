@@ -1,13 +1,13 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,7 +64,6 @@ type Options struct {
 
 // Host runs commands in containers. All its methods may be called from many goroutines.
 type Host struct {
-	cfg   *config.Config
 	opts  Options
 	log   *slog.Logger
 	dir   string
@@ -80,8 +79,9 @@ type Host struct {
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup // all goroutines of the host
 
-	plugins []*plugin
-	ordered map[string]orders // of workers that were given some before this host began
+	settings settings
+	changing sync.Mutex        // one at a time changes settings or plugins
+	ordered  map[string]orders // of workers that were given some before this host began; protected by mu
 
 	owners   flights[*Container] // finds and creations under way, by owner
 	replicas flights[replica]    // streams under way, by artifact and worker
@@ -98,6 +98,7 @@ type Host struct {
 	starters keylock.Locks // of a process's row, while it is being started
 
 	mu          sync.Mutex
+	plugins     []*plugin // in the order of the configuration
 	workers     map[string]*worker
 	entries     map[string]int                          // how many of them are a plugin's, by its name
 	processes   map[sdk.ContainerID]map[string]*Process // that are followed, by row id
@@ -130,18 +131,19 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 		return nil, err
 	}
 	h := &Host{
-		cfg: cfg, opts: opts, log: opts.Log, index: pool.NewIndex(), place: place,
+		opts: opts, log: opts.Log, index: pool.NewIndex(), place: place,
 		workers: make(map[string]*worker), entries: make(map[string]int), processes: make(map[sdk.ContainerID]map[string]*Process), starting: make(map[*Process]bool), local: make(map[string]string), reading: make(map[string]chan struct{}), runs: make(map[string]bool), going: make(map[string]*run),
 		leftRuns: make(map[string]time.Time), reconcilers: make(map[string]*reconciler), clock: realClock(),
 		readers: make(counts), holders: make(counts),
 	}
+	h.settings.begin(cfg, opts.KeepFailed)
 	if opts.clock != nil {
 		h.clock = *opts.clock
 	}
-	h.opts.Streams = StreamLimits{Sent: cmp.Or(opts.Streams.Sent, cfg.Artifacts.StreamSize), Unpacked: cmp.Or(opts.Streams.Unpacked, cfg.Artifacts.StreamUnpackedSize)}
 	h.openedAt = h.clock.steady()
 	h.queue = pool.NewQueue(h.index, h.place)
-	h.turns = hostTurns(cfg.Placement.Steps)
+	h.turns = &turns{going: make(map[string]int), served: make(map[string]int)}
+	h.turns.set(hostTurns(cfg.Placement.Steps))
 	h.dir = opts.StateDir
 	if h.ephemeral() {
 		h.dir, h.store, err = openTempState(ctx)
@@ -156,7 +158,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	if err != nil {
 		return nil, err
 	}
-	if h.spool, err = spool.Open(filepath.Join(h.dir, "spool"), spool.Options{MaxBytes: h.cfg.Reaping.OutputSize}); err != nil {
+	if h.spool, err = spool.Open(filepath.Join(h.dir, "spool"), spool.Options{MaxBytes: h.cfg().Reaping.OutputSize}); err != nil {
 		return nil, errors.Join(err, h.store.Close())
 	}
 	if h.blobs, err = h.loadBlobs(ctx); err != nil {
@@ -211,25 +213,50 @@ func (h *Host) ephemeral() bool { return h.opts.StateDir == "" }
 // had at the start is then known. It does not fail when some are away; see [Host.Workers]. A plugin that runs and does not
 // tell for 15 s which workers it has, or for a minute more does not let it be known how they are, has failed to.
 func (h *Host) Ready(ctx context.Context) error {
-	for _, p := range h.plugins {
+	for {
+		p := h.unknown()
+		if p == nil {
+			return nil
+		}
 		select {
 		case <-p.known:
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for plugin %q to tell its workers: %w", p.cfg.Name, ctx.Err())
 		}
 	}
+}
+
+// unknown is a plugin of which it is not known yet what it has; nil: there is none that is waited for.
+func (h *Host) unknown() *plugin {
+	for _, p := range h.allPlugins() {
+		select {
+		case <-p.known:
+		default:
+			if !p.late {
+				return p
+			}
+		}
+	}
 	return nil
+}
+
+func (h *Host) allPlugins() []*plugin {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.plugins)
 }
 
 // Untold names the plugins that have not told yet which workers they have, of those that [Host.Ready] waits for.
 func (h *Host) Untold() []string {
 	var out []string
-	for _, p := range h.plugins {
+	for _, p := range h.allPlugins() {
 		select {
 		case <-p.told:
 		case <-p.known:
 		default:
-			out = append(out, p.cfg.Name)
+			if !p.late {
+				out = append(out, p.cfg.Name)
+			}
 		}
 	}
 	return out
@@ -250,8 +277,9 @@ func (h *Host) Workers() []WorkerReport {
 
 // Plugins reports on all plugins, in the order of the configuration.
 func (h *Host) Plugins() []launch.Report {
-	out := make([]launch.Report, len(h.plugins))
-	for i, p := range h.plugins {
+	all := h.allPlugins()
+	out := make([]launch.Report, len(all))
+	for i, p := range all {
 		out[i] = p.proc.State()
 	}
 	return out
@@ -271,7 +299,7 @@ func (h *Host) Close(ctx context.Context) error {
 	var errs []error
 	var stops sync.WaitGroup
 	var mu sync.Mutex
-	for _, p := range h.plugins {
+	for _, p := range h.allPlugins() {
 		stops.Go(func() {
 			if err := p.proc.Stop(ctx); err != nil {
 				mu.Lock()

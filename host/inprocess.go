@@ -14,6 +14,16 @@ type process interface {
 	Changes() <-chan struct{}
 	State() launch.Report
 	Stop(ctx context.Context) error
+	// Restart ends the process and starts it anew, without waiting. It tells whether there is a process.
+	Restart() bool
+}
+
+// launched is a process of the plugin's own.
+type launched struct{ *launch.Plugin }
+
+func (l launched) Restart() bool {
+	l.Plugin.Restart()
+	return true
 }
 
 // inProcess is a runtime of this program itself. It has one session, which never ends.
@@ -30,6 +40,7 @@ func newInProcess(name string, rt sdk.Runtime) *inProcess {
 func (p *inProcess) Session(context.Context) (*launch.Session, error) { return p.session, nil }
 func (p *inProcess) Changes() <-chan struct{}                         { return nil }
 func (p *inProcess) Stop(context.Context) error                       { return nil }
+func (p *inProcess) Restart() bool                                    { return false }
 
 func (p *inProcess) State() launch.Report {
 	return launch.Report{Name: p.name, State: launch.StateReady, Since: p.since, Epoch: 1, Info: p.session.Info}

@@ -94,7 +94,7 @@ func (h *Host) sealPatiently(ctx context.Context, row store.Volume) error {
 	for {
 		err := h.sealVolume(ctx, row)
 		again := errors.Is(err, sdk.Internal) || errors.Is(err, sdk.Exhausted)
-		if !again || ctx.Err() != nil || h.ctx.Err() != nil || time.Since(began) >= h.cfg.Timing.WorkerGone {
+		if !again || ctx.Err() != nil || h.ctx.Err() != nil || time.Since(began) >= h.cfg().Timing.WorkerGone {
 			return err
 		}
 		if !told {

@@ -9,9 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/launch"
-	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -28,82 +26,19 @@ const (
 	firstLooks = time.Minute
 )
 
-// plugin is one plugin block: its process, and the workers that it tells.
-type plugin struct {
-	h      *Host
-	cfg    config.Plugin
-	blocks map[string]config.Worker
-	proc   process
-
-	told     chan struct{} // closed once the plugin has told which workers it has
-	toldOne  sync.Once
-	known    chan struct{} // closed once it is known what the plugin has, or why not
-	knownOne sync.Once
-}
-
-// startPlugins is given the workers that the state directory knows of: what is on them can be waited for before a plugin has told them.
-func (h *Host) startPlugins(known []string) {
-	for _, c := range h.cfg.Plugins {
-		p := &plugin{h: h, cfg: c, blocks: make(map[string]config.Worker), told: make(chan struct{}), known: make(chan struct{})}
-		for _, b := range h.cfg.Workers {
-			if b.Plugin == c.Name {
-				p.blocks[b.Name] = b
-				p.worker(b.Name)
-			}
-		}
-		for _, name := range known {
-			if _, ok := p.block(name); ok {
-				p.worker(name)
-			}
-		}
-		p.proc = p.start()
-		h.plugins = append(h.plugins, p)
-		h.tasks.Go(p.run)
-	}
-}
-
-func (p *plugin) start() process {
-	if rt := p.h.opts.Runtimes[p.cfg.Name]; rt != nil {
-		return newInProcess(p.cfg.Name, rt)
-	}
-	opts := p.h.opts.Launch
-	opts.HostInfo = sdk.HostInfo{Version: p.h.opts.Version, Installation: p.h.Installation()}
-	opts.Logger = p.h.log
-	return launch.Start(launch.Spec{
-		Name: p.cfg.Name, Command: p.cfg.Command, Dir: p.h.cfg.Dir(), Args: p.cfg.Args, Env: p.cfg.Env, SHA256: p.cfg.SHA256,
-		Configure: p.configure,
-	}, opts)
-}
-
-// configure checks the operator's blocks against the schemas that the plugin told.
-func (p *plugin) configure(_ context.Context, info sdk.PluginInfo) (sdk.Block, []sdk.Block, error) {
-	values, diags := config.Decode(p.cfg.Body, info.PluginSchema, p.cfg.Range)
-	block := sdk.Block{Name: p.cfg.Name, Values: values}
-	var workers []sdk.Block
-	for _, b := range p.h.cfg.Workers {
-		if b.Plugin != p.cfg.Name {
-			continue
-		}
-		values, d := config.Decode(b.Body, info.WorkerSchema, b.Range)
-		diags = append(diags, d...)
-		workers = append(workers, sdk.Block{Name: b.Name, Values: values})
-	}
-	if diags.HasErrors() {
-		return sdk.Block{}, nil, &ConfigError{Plugin: p.cfg.Name, Diagnostics: diags}
-	}
-	return block, workers, nil
-}
-
-// run goes from session to session until the host closes.
+// run goes from session to session until the host closes, or another takes its place.
 func (p *plugin) run() {
+	defer close(p.ended)
 	for p.h.ctx.Err() == nil {
 		changed := p.proc.Changes()
 		s, err := p.proc.Session(p.h.ctx)
 		if err != nil {
-			if p.h.ctx.Err() != nil {
+			if p.h.ctx.Err() != nil || p.isHalted() {
 				return
 			}
-			p.failed(err)
+			if !p.trial.Load() {
+				p.failed(err)
+			}
 			select {
 			case <-changed:
 			case <-p.h.ctx.Done():
@@ -229,13 +164,13 @@ func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent
 				p.remove(name, running)
 			}
 		}
-		for block := range p.blocks {
+		for block := range p.blocks.Load().byName {
 			if !told[block] {
 				p.worker(block).setNone()
 			}
 		}
 		for _, w := range p.h.sortedWorkers() { // nodes that left while nobody told it
-			if _, block := p.blocks[w.name]; w.plugin == p.cfg.Name && !block && gone(w.name) {
+			if _, block := p.blocks.Load().byName[w.name]; w.plugin == p.cfg.Name && !block && gone(w.name) {
 				p.left(w)
 			}
 		}
@@ -306,42 +241,6 @@ func (p *plugin) left(w *worker) {
 	p.h.drop(w)
 }
 
-// merge lays the worker's block over what the plugin says of it.
-func (p *plugin) merge(info sdk.WorkerInfo) sdk.WorkerInfo {
-	b, ok := p.block(info.Name)
-	if !ok {
-		return info
-	}
-	info.Platform = cmp.Or(b.Platform, info.Platform)
-	info.Team = cmp.Or(b.Team, info.Team)
-	for _, t := range b.Tags {
-		if !slices.Contains(info.Tags, t) {
-			info.Tags = append(info.Tags, t)
-		}
-	}
-	return info
-}
-
-// block is that of a worker, or that whose node it is.
-func (p *plugin) block(worker string) (b config.Worker, ok bool) {
-	if b, ok = p.blocks[worker]; ok {
-		return b, true
-	}
-	if i := lastSlash(worker); i >= 0 {
-		b, ok = p.blocks[worker[:i]]
-	}
-	return b, ok
-}
-
-func lastSlash(s string) int {
-	for i := len(s) - 1; i >= 0; i-- {
-		if s[i] == '/' {
-			return i
-		}
-	}
-	return -1
-}
-
 // take notes what the plugin says of a worker, unless another plugin has it, in one step, so that none is forgotten in between. A plugin that tells ever
 // other names is ended at a bound: those that it has taken back are kept for a while.
 func (p *plugin) take(info sdk.WorkerInfo) (*worker, error) {
@@ -352,7 +251,7 @@ func (p *plugin) take(info sdk.WorkerInfo) (*worker, error) {
 	}
 	w := p.workerLocked(info.Name)
 	if w.plugin == p.cfg.Name {
-		w.setInfo(p.merge(info))
+		w.setInfo(info)
 	}
 	return w, nil
 }
@@ -367,13 +266,11 @@ func (p *plugin) worker(name string) *worker {
 func (p *plugin) workerLocked(name string) *worker {
 	w := p.h.workers[name]
 	if w == nil {
-		w = newWorker(name, p.cfg.Name, p.h.cfg.Timing.WorkerGone, p.h.ctx.Done())
-		w.stalled, w.orders, w.patience = p.h.cfg.Timing.Stalled, p.h.ordered[name], patienceOf(cmp.Or(p.h.cfg.Timing.Answer, DefaultAnswer))
-		if p.h.opts.patience != nil {
-			w.patience = p.h.opts.patience
-		}
+		w = newWorker(name, p.cfg.Name, p.h.cfg().Timing.WorkerGone, p.h.ctx.Done())
+		w.graces.Store(p.h.graces())
+		w.orders = p.h.ordered[name]
 		if b, ok := p.block(name); ok {
-			w.limits, w.ephemeral = pool.Limits(b.Limits), b.Ephemeral
+			w.block = blockOf(b)
 		}
 		p.h.workers[name] = w
 		p.h.entries[p.cfg.Name]++
@@ -425,12 +322,16 @@ func (h *Host) monitor(ctx context.Context, w *worker, conn sdk.Worker, looked f
 // watchStalled takes workers out of placement that have been away for so long that no new work should wait for them, until the
 // host closes. Being back puts them in again.
 func (h *Host) watchStalled() {
-	tick := time.NewTicker(max(h.cfg.Timing.Stalled/10, 10*time.Millisecond))
-	defer tick.Stop()
 	for {
+		changed := h.settings.changes()
+		tick := time.NewTimer(max(h.cfg().Timing.Stalled/10, 10*time.Millisecond))
 		select {
 		case <-tick.C:
+		case <-changed:
 		case <-h.ctx.Done():
+		}
+		tick.Stop()
+		if h.ctx.Err() != nil {
 			return
 		}
 		for _, w := range h.sortedWorkers() {
@@ -445,6 +346,9 @@ func (h *Host) watchStalled() {
 func (h *Host) tellPlacement(w *worker) {
 	w.placing.Lock()
 	defer w.placing.Unlock()
+	if now, err := h.worker(w.name); err == nil && now != w { // another has its name
+		return
+	}
 	p, known, removed := w.placement()
 	switch {
 	case removed:

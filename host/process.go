@@ -254,7 +254,7 @@ func (c *Container) send(ctx context.Context, p *Process, spec sdk.ProcessSpec, 
 			if err == nil && last != nil && (!errors.Is(last, sdk.Unavailable) || silent(last)) {
 				return c.startFailed(ctx, p, false, last) // the worker's own record says that it never ran
 			}
-			if errors.Is(err, sdk.Unavailable) && ctx.Err() == nil && !silent(err) && time.Since(began) < c.worker.patience("list processes") {
+			if errors.Is(err, sdk.Unavailable) && ctx.Err() == nil && !silent(err) && time.Since(began) < c.worker.patienceFor("list processes") {
 				c.worker.failed(conn, err)
 				if err := b.wait(ctx, err); err != nil {
 					return err

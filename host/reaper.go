@@ -51,9 +51,6 @@ type ReapReport struct {
 // reap takes away what nobody uses, and forgets what is over for long, until the host closes. A worker that is away or hangs holds up only
 // itself.
 func (h *Host) reap() {
-	every := h.cfg.Reaping.OrDefault()
-	tick := time.NewTicker(every.Every)
-	defer tick.Stop()
 	var forget time.Duration
 	var sweeps sync.WaitGroup
 	defer sweeps.Wait()
@@ -61,9 +58,16 @@ func (h *Host) reap() {
 		h.log.Warn("output of processes that are forgotten stays for now", "error", err)
 	}
 	for {
+		changed := h.settings.changes()
+		every := h.cfg().Reaping.OrDefault()
+		tick := time.NewTimer(every.Every)
 		select {
 		case <-tick.C:
+		case <-changed:
+			tick.Stop()
+			continue
 		case <-h.ctx.Done():
+			tick.Stop()
 			return
 		}
 		report := func(v []ReapVerdict, err error) {

@@ -214,7 +214,7 @@ func (c *Container) keepFailed(ctx context.Context) error {
 
 // explainRecord tells of what is only a record.
 func (h *Host) explainRecord(ctx context.Context, id string) (out []ReapVerdict, err error) {
-	records := h.cfg.Reaping.OrDefault().Records
+	records := h.cfg().Reaping.OrDefault().Records
 	err = h.store.View(ctx, func(tx *store.Tx) error {
 		add := func(kind, id, worker, reason string, at time.Time) {
 			out = append(out, ReapVerdict{Kind: kind, ID: id, Worker: worker, Action: ReapKeep, Reason: reason, At: at})

@@ -46,7 +46,7 @@ func TestChangedMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	clk.pass(h.cfg.Timing.MissingGrace)
+	clk.pass(h.cfg().Timing.MissingGrace)
 	report := reapAll(t, h)
 	if !inUse.Load() {
 		t.Fatalf("nothing has changed meanwhile: %+v", report.Verdicts)
@@ -95,7 +95,7 @@ func TestSweepCutShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	reapAll(t, h)
-	clk.pass(h.cfg.Timing.MissingGrace)
+	clk.pass(h.cfg().Timing.MissingGrace)
 	report, err := h.Reap(ctx, false)
 	if !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
@@ -157,7 +157,7 @@ func TestSlowAnswer(t *testing.T) {
 			t.Fatalf("no time has passed between the answers: %+v", v)
 		}
 	}
-	clk.pass(h.cfg.Timing.MissingGrace)
+	clk.pass(h.cfg().Timing.MissingGrace)
 	if v := verdictOf(t, reapAll(t, h), "stray"); v.Action != ReapDestroy || v.Err != nil {
 		t.Errorf("%+v", v)
 	}

@@ -44,8 +44,8 @@ func (b *busy) has(id string) bool {
 
 // rules are the reaper's.
 func (h *Host) rules() reap.Rules {
-	r := h.cfg.Reaping.OrDefault()
-	return reap.Rules{Grace: h.cfg.Timing.MissingGrace, Failed: r.Failed, Abandoned: r.Abandoned}
+	r := h.cfg().Reaping.OrDefault()
+	return reap.Rules{Grace: h.cfg().Timing.MissingGrace, Failed: r.Failed, Abandoned: r.Abandoned}
 }
 
 // lookAt takes a snapshot of a worker: what it lists, if it is there to be asked, and then what is recorded of it. In this order, what is

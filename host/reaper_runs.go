@@ -114,7 +114,7 @@ func (h *Host) runState(tx *store.Tx, row store.Run) (reap.Owner, error) {
 	if found := kept.Overdue; found.After(o.Idle) && found.Before(since) {
 		since = found
 	}
-	o.Idle = later(o.Idle, since.Add(h.cfg.Timing.MissingGrace-h.rules().Abandoned))
+	o.Idle = later(o.Idle, since.Add(h.cfg().Timing.MissingGrace-h.rules().Abandoned))
 	return o, err
 }
 

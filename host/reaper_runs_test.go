@@ -99,7 +99,7 @@ job "j" {
 		h = openConfig(t, cfg, Options{StateDir: dir, clock: clk.clock(), Runtimes: runtimes})
 	}
 	reopen()
-	grace := h.cfg.Timing.MissingGrace
+	grace := h.cfg().Timing.MissingGrace
 	reapFor(t, h, clk, grace)
 	if row := runRow(t, h, "r"); row.State != lifecycle.RunGoing || stateOf(t, h, RunOwner("r", "s")) != lifecycle.ContainerReady {
 		t.Fatalf("the run is %s, its container %s", row.State, stateOf(t, h, RunOwner("r", "s")))
@@ -145,7 +145,7 @@ func TestResumedSinceOverdue(t *testing.T) {
 					t.Error(err)
 				}
 			}}, "m")
-			clk.pass(h.cfg.Timing.MissingGrace)
+			clk.pass(h.cfg().Timing.MissingGrace)
 			report := reapAll(t, h)
 			if !resumed.Load() || slices.ContainsFunc(report.Verdicts, func(v ReapVerdict) bool { return v.Kind == "run" }) {
 				t.Errorf("resumed: %v; %+v", resumed.Load(), report)

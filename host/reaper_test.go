@@ -95,7 +95,7 @@ func TestListsNothing(t *testing.T) {
 	if len(owner) != 2 {
 		t.Fatalf("all on %v", owner)
 	}
-	grace := h.cfg.Timing.MissingGrace
+	grace := h.cfg().Timing.MissingGrace
 	for range 3 {
 		forgetful.Store(true)
 		reapFor(t, h, clk, grace-1)
@@ -145,7 +145,7 @@ func TestNeverAnswers(t *testing.T) {
 		}
 	}
 	reapAll(t, h)
-	clk.pass(h.cfg.Timing.MissingGrace)
+	clk.pass(h.cfg().Timing.MissingGrace)
 	hang.Store(true)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

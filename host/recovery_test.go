@@ -211,7 +211,7 @@ func TestReaperGoesOn(t *testing.T) {
 	}
 	for range 2 {
 		reapAll(t, h)
-		clk.pass(h.cfg.Timing.MissingGrace)
+		clk.pass(h.cfg().Timing.MissingGrace)
 	}
 	report := reapAll(t, h)
 	if left := onWorker(t, rt, "m"); len(left) != 1 {

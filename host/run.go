@@ -497,7 +497,7 @@ func (r *run) sweep(ctx context.Context) error {
 		doomed = append(doomed, d...)
 		return err
 	})
-	if waits && r.h.opts.KeepFailed {
+	if waits && r.h.settings.keepFailed.Load() {
 		err = nil // for the container of a step that failed: they go after that
 	}
 	if err = errors.Join(err, r.h.sweptRun(ctx, r.id)); err != nil {

@@ -133,7 +133,7 @@ func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string
 			r.h.log.Warn("caches of a step were not kept", "owner", c.owner, "error", err)
 		}
 	}
-	if outcome.Exit.Code != 0 && r.h.opts.KeepFailed {
+	if outcome.Exit.Code != 0 && r.h.settings.keepFailed.Load() {
 		if err := c.keepFailed(ctx); err != nil {
 			r.destroy(ctx, c)
 			return r.failed(ctx, res, err)

@@ -80,7 +80,7 @@ func (h *Host) whileAway(ctx context.Context, try func() error) error {
 	for {
 		err := try()
 		_, gone := errors.AsType[*WorkerGoneError](err)
-		if gone || ctx.Err() != nil || !errors.Is(err, sdk.Unavailable) || time.Since(began) >= h.cfg.Timing.WorkerGone {
+		if gone || ctx.Err() != nil || !errors.Is(err, sdk.Unavailable) || time.Since(began) >= h.cfg().Timing.WorkerGone {
 			return err
 		}
 		if b.wait(ctx, err) != nil {
@@ -203,7 +203,7 @@ func (h *Host) streamFrom(ctx context.Context, a *Artifact, src source, w *worke
 	key := a.ID + "@" + src.name + "@" + encoding
 	if h.casts.underWay(key) {
 		gone() // nobody needs to wait for this one
-		if err := h.casts.await(ctx, key, cmp.Or(h.opts.stuck, h.cfg.Timing.WorkerGone/stuckCast)); err != nil {
+		if err := h.casts.await(ctx, key, cmp.Or(h.opts.stuck, h.cfg().Timing.WorkerGone/stuckCast)); err != nil {
 			return replica{}, err
 		}
 		key += "@" + newID("s") // the other stands still
@@ -230,7 +230,7 @@ func (h *Host) fill(ctx context.Context, a *Artifact, src source, w *worker, sen
 		}
 	}
 	s, err := send(ctx, src, w, row, func(s sent) { tell(s, false) })
-	if h.opts.Streams != (StreamLimits{}) && errors.Is(err, sdk.ReasonTooLarge) {
+	if h.streamLimits() != (StreamLimits{}) && errors.Is(err, sdk.ReasonTooLarge) {
 		err = fmt.Errorf("%w; stream_size and stream_unpacked_size in the configuration's artifacts block say how much may go to a worker", err)
 	}
 	if err != nil {
@@ -319,7 +319,7 @@ func (h *Host) openLocal(ctx context.Context, a *Artifact) (unlock func(), err e
 // reader gives what writes a source's archive for a worker that takes these encodings, and the one that it writes. If it packs, it counts in
 // raw what it has packed.
 func (h *Host) reader(src source, takes []string, raw *int64) (read func(context.Context, io.Writer) error, encoding string) {
-	limit := h.opts.Streams.Unpacked
+	limit := h.streamLimits().Unpacked
 	if src.worker != nil {
 		gives := src.worker.report().Status.Encodings
 		common := stream.Common(gives, takes)

@@ -62,7 +62,7 @@ func (h *Host) lookAgain(ctx context.Context, w *worker, r *reconciler) error {
 	if report := w.report(); !report.Up || w.withoutContainers() {
 		return nil
 	}
-	now, grace := h.clock.wall(), h.cfg.Timing.MissingGrace
+	now, grace := h.clock.wall(), h.cfg().Timing.MissingGrace
 	var last store.Look
 	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
 		last, err = tx.Look(w.name)
@@ -109,7 +109,7 @@ type sight struct {
 
 // forgetOld forgets what has been kept for long enough, and gives its space back.
 func (h *Host) forgetOld(ctx context.Context) error {
-	if err := h.forget(ctx, h.clock.wall().Add(-h.cfg.Reaping.OrDefault().Records)); err != nil {
+	if err := h.forget(ctx, h.clock.wall().Add(-h.cfg().Reaping.OrDefault().Records)); err != nil {
 		return fmt.Errorf("forget what is over: %w", err)
 	}
 	if err := h.store.Shrink(ctx); err != nil {

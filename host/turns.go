@@ -28,9 +28,8 @@ const (
 // turns bounds how many go side by side. A nil one bounds nothing. Who waits goes as in the queue for a place: by priority, then the team of which fewer go, then
 // that which was let go less often since somebody waits, then age.
 type turns struct {
-	most int
-
 	mu      sync.Mutex
+	most    int            // zero: any number
 	all     int            // that go
 	going   map[string]int // by team
 	served  map[string]int // by team, since somebody waits
@@ -73,7 +72,17 @@ func newTurns(most int64) *turns {
 	if most <= 0 {
 		return nil
 	}
-	return &turns{most: int(min(most, math.MaxInt32)), going: make(map[string]int), served: make(map[string]int)}
+	t := &turns{going: make(map[string]int), served: make(map[string]int)}
+	t.set(most)
+	return t
+}
+
+// set changes how many may go side by side; nothing is any number. Those that go are not held up.
+func (t *turns) set(most int64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.most = int(min(max(most, 0), math.MaxInt32))
+	t.next()
 }
 
 // take waits for a turn; waits is called if there is none at once. Done has to be called at its end, once. The error is ctx's.
@@ -86,6 +95,7 @@ func (t *turns) take(ctx context.Context, who comer, waits func(most int)) (done
 	t.mu.Lock()
 	t.waiting = append(t.waiting, c)
 	t.next()
+	most := t.most
 	t.mu.Unlock()
 	done = func() {
 		t.mu.Lock()
@@ -96,7 +106,7 @@ func (t *turns) take(ctx context.Context, who comer, waits func(most int)) (done
 	case <-c.let:
 		return done, nil
 	default:
-		waits(t.most)
+		waits(most)
 	}
 	select {
 	case <-c.let:
@@ -124,7 +134,7 @@ func (t *turns) leave(team string) {
 
 // next lets go as many as may. The lock is held.
 func (t *turns) next() {
-	for t.all < t.most && len(t.waiting) > 0 {
+	for (t.most == 0 || t.all < t.most) && len(t.waiting) > 0 {
 		first := 0
 		for i := range t.waiting {
 			if t.order(t.waiting[i], t.waiting[first]) < 0 {
@@ -148,8 +158,8 @@ func (t *turns) order(a, b *comer) int {
 	return cmp.Or(-cmp.Compare(a.priority, b.priority), cmp.Compare(t.going[a.team], t.going[b.team]), cmp.Compare(t.served[a.team], t.served[b.team]))
 }
 
-// hostTurns are those of a host: of configured many, zero for no number, and of the files that it may have open.
-func hostTurns(configured int) *turns {
+// hostTurns is how many may go side by side in a host: of configured many, zero for no number, and of the files that it may have open.
+func hostTurns(configured int) int64 {
 	files := int64(0)
 	if open := maxOpenFiles(); open > 0 {
 		files = max((open-ownFiles)/filesPerStep, 1)
@@ -157,7 +167,7 @@ func hostTurns(configured int) *turns {
 	if configured > 0 && (files == 0 || int64(configured) < files) {
 		files = int64(configured)
 	}
-	return newTurns(files)
+	return files
 }
 
 // turn waits until a step may go.

@@ -252,3 +252,37 @@ job "j" {
 		})
 	}
 }
+
+// TestMoreTurns: who waits goes as soon as more may go side by side; with fewer, nobody who goes is held up.
+func TestMoreTurns(t *testing.T) {
+	turns := newTurns(1)
+	take := func() (done func()) {
+		t.Helper()
+		done, err := turns.take(t.Context(), comer{}, func(int) { t.Error("it waits") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return done
+	}
+	done := take()
+	waits, went := make(chan int, 1), make(chan func(), 1)
+	go func() {
+		done, err := turns.take(t.Context(), comer{}, func(most int) { waits <- most })
+		if err == nil {
+			went <- done
+		}
+	}()
+	if most := <-waits; most != 1 {
+		t.Errorf("it is told that %d may go", most)
+	}
+	turns.set(2)
+	other := <-went
+	turns.set(1)
+	done()
+	other()
+	take()()
+	turns.set(0) // any number
+	for range 100 {
+		defer take()()
+	}
+}

@@ -144,7 +144,7 @@ func (p *Process) missing(ctx context.Context, out *spool.Writer) (Outcome, bool
 		if outcome, ended := p.judge(ctx, out); ended {
 			return outcome, true
 		}
-		wait := min(time.Until(since.Add(p.h.cfg.Timing.MissingGrace)), statusEvery)
+		wait := min(time.Until(since.Add(p.h.cfg().Timing.MissingGrace)), statusEvery)
 		if wait > 0 {
 			p.tellPaused(fmt.Errorf("worker %s does not know its container; it may come back", p.worker.name))
 			select {

@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slipway-run/slipway/host/pool"
@@ -16,14 +17,10 @@ import (
 // worker is one worker across all the sessions of its plugin. While its conn is set, calls go through; while not, they
 // wait until it is back, or until it has been away for too long.
 type worker struct {
-	name      string
-	plugin    string
-	goneIn    time.Duration   // how long to wait for a worker that is away
-	limits    pool.Limits     // its block's
-	ephemeral bool            // its block says so
-	stalled   time.Duration   // away for so long, it takes no new work
-	patience  patience        // how long a call may go on without an answer or progress
-	closed    <-chan struct{} // when the host closes, all waiting ends
+	name   string
+	plugin string
+	graces atomic.Pointer[graces] // of the configuration, as it is now
+	closed <-chan struct{}        // when the host closes, all waiting ends
 
 	placing  sync.Mutex // one at a time tells placement
 	ordering sync.Mutex // one at a time gives orders
@@ -31,7 +28,10 @@ type worker struct {
 	settled  bool       // what an earlier host left on it is settled; of its monitor
 
 	mu      sync.Mutex
-	info    sdk.WorkerInfo
+	block   workerBlock
+	held    string         // a reload looks at it: nothing is placed there meanwhile, for this reason
+	said    sdk.WorkerInfo // by its plugin
+	info    sdk.WorkerInfo // the same, with its block laid over it
 	status  sdk.Status
 	half    half          // whether it is without its containers
 	conn    sdk.Worker    // nil: away
@@ -53,8 +53,9 @@ type worker struct {
 }
 
 func newWorker(name, plugin string, goneIn time.Duration, closed <-chan struct{}) *worker {
-	w := &worker{name: name, plugin: plugin, goneIn: goneIn, patience: patienceOf(DefaultAnswer), closed: closed, since: time.Now(), probe: make(chan struct{}, 1),
+	w := &worker{name: name, plugin: plugin, closed: closed, since: time.Now(), probe: make(chan struct{}, 1),
 		up: make(chan struct{}), down: make(chan struct{}), why: errors.New("it has not answered yet")}
+	w.graces.Store(&graces{gone: goneIn, patience: patienceOf(DefaultAnswer)})
 	close(w.down)
 	w.present, w.leave = context.WithCancel(context.Background())
 	return w
@@ -90,7 +91,7 @@ func (w *worker) repeat(ctx context.Context, what string, f func(context.Context
 		if failing.IsZero() {
 			failing = time.Now()
 		}
-		if away := time.Since(failing); away >= w.goneIn { // though its status may say otherwise
+		if away := time.Since(failing); away >= w.goneIn() { // though its status may say otherwise
 			return fmt.Errorf("%s on %s: %w", what, w.name, &WorkerGoneError{Worker: w.name, Away: away, Cause: err})
 		}
 		if err := b.wait(ctx, err); err != nil {
@@ -111,13 +112,13 @@ func (w *worker) failed(conn sdk.Worker, err error) {
 // acquire gives the connection, once there is one. It ends with ctx, with a WorkerGoneError, or with the reason why the
 // worker will not be back by itself.
 func (w *worker) acquire(ctx context.Context) (sdk.Worker, error) {
-	return w.await(ctx, w.goneIn, false)
+	return w.await(ctx, w.goneIn(), false)
 }
 
 // acquirePatiently is acquire for what runs already: that the worker will not be back by itself is no reason to give up before its
 // time, since an operator may bring it back. A worker that has been without its containers for that long is gone for them.
 func (w *worker) acquirePatiently(ctx context.Context) (sdk.Worker, error) {
-	conn, err := w.await(ctx, w.goneIn, true)
+	conn, err := w.await(ctx, w.goneIn(), true)
 	if err == nil {
 		err = w.containersGone()
 	}
@@ -276,7 +277,7 @@ func (w *worker) presence() context.Context {
 func (w *worker) cutIfGone() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.conn == nil && time.Since(w.since) >= w.goneIn {
+	if w.conn == nil && time.Since(w.since) >= w.goneIn() {
 		w.leave()
 	}
 }
@@ -326,10 +327,10 @@ func (w *worker) state() (pool.State, string) {
 		return w.orders.state, w.orders.reason
 	}
 	never := w.wasAway && w.status.Health == sdk.HealthUnknown // no call waits for what was never there
-	if w.conn == nil && (w.dead != nil || never || errors.As(w.why, new(unusedError)) || time.Since(w.since) >= w.stalled) {
+	if w.conn == nil && (w.dead != nil || never || errors.As(w.why, new(unusedError)) || time.Since(w.since) >= w.stalled()) {
 		return pool.Stalled, w.why.Error()
 	}
-	if w.half.away(w.stalled) {
+	if w.half.away(w.stalled()) {
 		return pool.Stalled, w.status.Reason
 	}
 	return pool.Running, ""
@@ -340,7 +341,7 @@ func (w *worker) state() (pool.State, string) {
 func (w *worker) placement() (_ pool.Worker, known, removed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := pool.Worker{Name: w.name, Runtime: w.plugin, Platform: w.info.Platform, Team: w.info.Team, Tags: w.info.Tags, Limits: w.limits}
+	p := pool.Worker{Name: w.name, Runtime: w.plugin, Platform: w.info.Platform, Team: w.info.Team, Tags: w.info.Tags, Limits: w.block.limits}
 	for _, f := range w.status.Features {
 		if name, ok := strings.CutPrefix(string(f), sdk.ResourceTypePrefix); ok {
 			p.ResourceTypes = append(p.ResourceTypes, name)
@@ -364,13 +365,15 @@ func tighter(limit int, capacity int64) int {
 	return int(capacity)
 }
 
+// setInfo notes what its plugin says of the worker.
 func (w *worker) setInfo(i sdk.WorkerInfo) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.removed {
 		w.since = time.Now() // it came back
 	}
-	w.info, w.removed, w.none = i, false, false
+	w.said, w.info = i, w.block.over(i)
+	w.removed, w.none = false, false
 }
 
 // setNone notes that the plugin has no worker of a block's name, since it has nodes perhaps.

@@ -26,7 +26,7 @@ func (w *worker) ask(ctx context.Context, what string, f func(ctx context.Contex
 	cctx, cut := context.WithCancelCause(ctx)
 	defer cut(nil)
 	defer context.AfterFunc(w.presence(), func() { cut(w.goneError()) })()
-	patience := w.patience(what)
+	patience := w.patienceFor(what)
 	limit := time.AfterFunc(patience, func() { cut(w.silentError(what)) })
 	defer limit.Stop()
 	heard := listen(ctx, w, what)
@@ -49,7 +49,7 @@ func silent(err error) bool {
 }
 
 func (w *worker) silentError(what string) error {
-	return &WorkerGoneError{Worker: w.name, Away: w.patience(what), Silent: true, Cause: sdk.NewUnavailable(nil, "%s", what)}
+	return &WorkerGoneError{Worker: w.name, Away: w.patienceFor(what), Silent: true, Cause: sdk.NewUnavailable(nil, "%s", what)}
 }
 
 func (w *worker) goneError() error {
@@ -126,7 +126,7 @@ type listener struct {
 // listen watches a call until the listener is ended.
 func listen(ctx context.Context, w *worker, what string) *listener {
 	to, ok := ctx.Value(silenceKey{}).(*silence)
-	if !ok || w.stalled <= 0 {
+	if !ok || w.stalled() <= 0 {
 		return nil
 	}
 	l := &listener{to: to, of: w}
@@ -141,12 +141,12 @@ func listen(ctx context.Context, w *worker, what string) *listener {
 			}
 		})
 	}
-	l.timer = time.AfterFunc(w.stalled, func() {
+	l.timer = time.AfterFunc(w.stalled(), func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if !l.over && !l.silent {
 			l.silent = true
-			to.begin(w.name, fmt.Errorf("worker %s has not answered for %s: %s", w.name, w.stalled, what))
+			to.begin(w.name, fmt.Errorf("worker %s has not answered for %s: %s", w.name, w.stalled(), what))
 		}
 	})
 	return l
@@ -166,7 +166,7 @@ func (l *listener) sign() {
 		l.silent = false
 		l.to.end(l.of.name, true)
 	}
-	l.timer.Reset(l.of.stalled)
+	l.timer.Reset(l.of.stalled())
 }
 
 // hold says that the call waits for whoever takes what it gives, not for the worker, until goOn.

@@ -187,7 +187,7 @@ func (h *Host) endDrain(ctx context.Context, w *worker) (bool, error) {
 // clearWorker destroys the volumes of a worker on which nothing runs, and tells whether it did: not if something is being made there, or has
 // become the last of its content, since the drain looked. Of a worker that is gone the records go.
 func (h *Host) clearWorker(ctx context.Context, w *worker) (bool, error) {
-	if w.goneSince(w.goneIn) {
+	if w.goneSince(w.goneIn()) {
 		return true, h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 			return errors.Join(h.loseContainers(tx, w.name, "worker "+w.name+" is gone, and was retired"), h.loseVolumes(tx, w.name))
 		})

@@ -39,7 +39,7 @@ func (w *worker) withoutContainers() bool {
 func (w *worker) containersGone() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.half.away(w.goneIn) {
+	if !w.half.away(w.goneIn()) {
 		return nil
 	}
 	return &WorkerGoneError{Worker: w.name, Away: time.Since(w.half.since), Cause: sdk.NewUnavailable(nil, "%s", w.status.Reason)}
@@ -48,6 +48,7 @@ func (w *worker) containersGone() error {
 // pause has placement put nothing on a worker that is without its containers. It counts as full, for it will probably be back in a moment, and what
 // only it could take waits; once it is stalled waiting is over. The lock is held.
 func (w *worker) pause(p *pool.Worker) {
+	p.Paused = w.held
 	if w.half.away(0) {
 		p.Paused = cmp.Or(w.status.Reason, "its containers cannot be reached")
 	}

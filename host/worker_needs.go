@@ -19,7 +19,7 @@ import (
 // that are kept only for people to look at.
 func (h *Host) stillThere(ctx context.Context, w *worker) (d Drain, moves []move, kept []store.Container, err error) {
 	leases := h.index.Leases(w.name) // before the rows: a container has either at any moment
-	retiring, gone := w.ordered().state == pool.Retiring, w.goneSince(w.goneIn)
+	retiring, gone := w.ordered().state == pool.Retiring, w.goneSince(w.goneIn())
 	var only []onlyThere
 	err = h.store.View(ctx, func(tx *store.Tx) error {
 		containers, err := tx.Containers(store.ContainerFilter{Worker: w.name, States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady, lifecycle.ContainerDestroying}})

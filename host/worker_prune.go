@@ -19,7 +19,7 @@ const DefaultPrune = 5 * time.Minute
 // pruneIfGone forgets an ephemeral worker, or a node that its plugin took back, once it has been away for long: what ran there is lost,
 // and its records go. Should it come back, it is as a new one, and what is still on it has no record and is destroyed.
 func (h *Host) pruneIfGone(w *worker) {
-	after := cmp.Or(h.cfg.Timing.Prune, DefaultPrune)
+	after := cmp.Or(h.cfg().Timing.Prune, DefaultPrune)
 	if !w.goneFor(after) || !w.ordering.TryLock() {
 		return // next time
 	}
@@ -45,7 +45,7 @@ func (h *Host) pruneIfGone(w *worker) {
 // drop takes a worker out of the host if it is forgotten and its plugin does not tell it any more, so that nodes that come and go leave nothing. One that its plugin still tells has a monitor,
 // which may find it back; that of a block is always known.
 func (h *Host) drop(w *worker) {
-	block := slices.ContainsFunc(h.cfg.Workers, func(b config.Worker) bool { return b.Name == w.name }) // not only the block of a node
+	block := slices.ContainsFunc(h.cfg().Workers, func(b config.Worker) bool { return b.Name == w.name }) // not only the block of a node
 	h.mu.Lock()
 	dropped := !block && h.workers[w.name] == w && w.leftFor()
 	if dropped {
@@ -88,7 +88,7 @@ func (w *worker) passing() bool {
 }
 
 // comesAndGoes tells whether the worker is forgotten once it has been away for long. The lock is held.
-func (w *worker) comesAndGoes() bool { return w.ephemeral || w.info.Ephemeral || w.removed }
+func (w *worker) comesAndGoes() bool { return w.block.ephemeral || w.info.Ephemeral || w.removed }
 
 func (w *worker) forget() {
 	w.mu.Lock()

@@ -206,7 +206,7 @@ func TestNodesWithoutEnd(t *testing.T) {
 		return workers == 1 && reconcilers <= 1
 	})
 
-	full := &plugin{h: h, cfg: h.plugins[0].cfg, blocks: h.plugins[0].blocks}
+	full := h.newPlugin(h.cfg(), h.plugins[0].cfg)
 	for i := range 29 {
 		if _, err := full.take(sdk.WorkerInfo{Name: fmt.Sprintf("m/more-%d", i)}); err != nil {
 			t.Fatal(i, err)

@@ -52,7 +52,7 @@ func (h *Host) findStrangers(ctx context.Context, seen []string) (map[string]tim
 
 // configured tells whether the configuration has a worker, or the block whose node it is.
 func (h *Host) configured(name string) bool {
-	return slices.ContainsFunc(h.cfg.Workers, func(b config.Worker) bool { return b.Name == name || b.Name == name[:max(lastSlash(name), 0)] })
+	return slices.ContainsFunc(h.cfg().Workers, func(b config.Worker) bool { return b.Name == name || b.Name == name[:max(lastSlash(name), 0)] })
 }
 
 func (h *Host) stranger(name string) bool {

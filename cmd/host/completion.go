@@ -113,6 +113,12 @@ func (a *app) completions(root *cobra.Command) {
 			c.ValidArgsFunction = func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
 				return a.ownersLike(c.Context(), begun), cobra.ShellCompDirectiveNoFileComp
 			}
+		case "plugins":
+			for _, c := range c.Commands() {
+				c.ValidArgsFunction = first(func(c *cobra.Command, _ []string, begun string) ([]string, cobra.ShellCompDirective) {
+					return a.pluginsLike(c.Context(), begun), cobra.ShellCompDirectiveNoFileComp
+				})
+			}
 		case "run":
 			flag(c, "id", runs)
 			flag(c, "abort", runs)
@@ -156,6 +162,27 @@ func (a *app) ownersLike(ctx context.Context, begun string) (out []string) {
 		}
 		return err
 	})
+	return out
+}
+
+// pluginsLike lists the plugins of the daemon that has the state directory open.
+func (a *app) pluginsLike(ctx context.Context, begun string) (out []string) {
+	if a.stateDir == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, completeWithin)
+	defer cancel()
+	d, err := a.dial(ctx, completeWithin)
+	if err != nil || d == nil {
+		return nil
+	}
+	defer d.Close()
+	plugins, _ := d.Plugins(ctx, 0) // none, if it does not answer
+	for _, p := range plugins {
+		if strings.HasPrefix(p.Name, begun) {
+			out = append(out, p.Name)
+		}
+	}
 	return out
 }
 

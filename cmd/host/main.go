@@ -19,8 +19,8 @@ func main() {
 func slipway() int {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	a := &app{in: os.Stdin, out: newOutlet(os.Stdout, "stdout", cancel), err: newOutlet(os.Stderr, "stderr", cancel)}
-	hurry, stop := watchSignals(cancel, giveUpTime(), a.giveUp)
+	a := &app{in: os.Stdin, out: newOutlet(os.Stdout, "stdout", cancel), err: newOutlet(os.Stderr, "stderr", cancel), hangups: newHangups()}
+	hurry, stop := watchSignals(cancel, a.hangups, giveUpTime(), a.giveUp)
 	defer stop()
 	a.hurry, a.out.hurry, a.err.hurry = hurry, hurry, hurry
 	err := a.command().ExecuteContext(ctx)

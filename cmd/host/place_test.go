@@ -147,11 +147,18 @@ func (p *place) program(name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// world starts a memory world with a worker m that outlives slipway, until the test ends.
-func (p *place) world() (socket string) {
+// world starts a memory world with these workers, or one worker m, that outlives slipway, until the test ends.
+func (p *place) world(workers ...string) (socket string) {
 	p.t.Helper()
 	socket = filepath.Join(p.root, "world.sock")
-	world := p.program(filepath.Join(p.bin, "slipway-memory"), "world", "--socket", socket, "--worker", "m")
+	args := []string{"world", "--socket", socket}
+	if len(workers) == 0 {
+		workers = []string{"m"}
+	}
+	for _, w := range workers {
+		args = append(args, "--worker", w)
+	}
+	world := p.program(filepath.Join(p.bin, "slipway-memory"), args...)
 	world.Cancel = func() error { return world.Process.Signal(syscall.SIGTERM) }
 	world.Stderr = os.Stderr
 	told, err := world.StdoutPipe()

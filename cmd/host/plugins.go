@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/slipway-run/slipway/host/api"
 	"github.com/slipway-run/slipway/host/launch"
 )
 
@@ -21,7 +22,7 @@ func (a *app) pluginsCommand() *cobra.Command {
 		Long: `List the plugins, what was found of each, and how they are.
 
 It exits with 4 if one of them does not run.`,
-		Args: cobra.NoArgs,
+		Args: knownCommand,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return a.withBackend(c.Context(), readyTime, func(b backend) error {
 				plugins, err := b.plugins(c.Context())
@@ -43,6 +44,26 @@ It exits with 4 if one of them does not run.`,
 		},
 	}
 	a.formatFlag(c)
+	c.AddCommand(a.pluginRestartCommand())
+	return c
+}
+
+func (a *app) pluginRestartCommand() *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use:   "restart NAME",
+		Short: "End a plugin's process on the daemon, and start it anew",
+		Long: `End a plugin's process on the daemon that has the state directory (--state) open, in the orderly way, and start it anew: another program that
+was put in its place is taken then. What the plugin's workers have goes on, and whoever watches it sees a pause. It is refused while something is there
+that would end with the process, as with slipway-memory without a world. The command waits until the plugin runs again.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return a.onDaemon(c.Context(), "plugins restart", func(d *api.Client) error {
+				return mistaken(d.RestartPlugin(c.Context(), args[0], force))
+			})
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "though what its workers have is lost with its process")
 	return c
 }
 

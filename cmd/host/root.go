@@ -22,7 +22,8 @@ import (
 type app struct {
 	in       io.Reader
 	out, err *outlet
-	hurry    <-chan struct{}           // closed at the second interrupt
+	hurry    <-chan struct{} // closed at the second interrupt
+	hangups  *hangups
 	host     atomic.Pointer[host.Host] // that is open
 
 	executes bool              // the command is exec
@@ -49,7 +50,8 @@ Exit codes, the first that applies:
   141  nobody reads the output any more
     2  a flag, a file or an input is wrong
   130  interrupted, by SIGINT, SIGTERM or SIGHUP; SIGINT and SIGHUP do nothing where they were
-       ignored when slipway began, as under nohup
+       ignored when slipway began, as under nohup, and "slipway serve" reads its configuration
+       anew at SIGHUP
     3  a step is lost: it was started, and nobody can tell how it ended
     4  something could not be run or written
     5  a step timed out
@@ -81,7 +83,7 @@ SIGQUIT ends slipway at once and prints what each of its goroutines does: for a 
 	f.StringVarP(&a.configFile, "config", "c", os.Getenv("SLIPWAY_CONFIG"), "configuration `file` (SLIPWAY_CONFIG); without one, everything runs in memory")
 	f.StringVar(&a.stateDir, "state", os.Getenv("SLIPWAY_STATE"), "state `directory` to keep (SLIPWAY_STATE); without one, a temporary one")
 	f.StringVar(&a.logLevel, "log-level", levelNone, "how much to log to stderr, for finding faults: debug, info, warn, error, none")
-	root.AddCommand(a.runCommand(), a.execCommand(), a.logsCommand(), a.psCommand(), a.rmCommand(), a.runsCommand(), a.validateCommand(), a.pluginsCommand(), a.workersCommand(), a.artifactsCommand(), a.volumesCommand(), a.explainCommand(), a.serveCommand(), a.gcCommand(), a.conformanceCommand(), a.versionCommand(), a.completionCommand())
+	root.AddCommand(a.runCommand(), a.execCommand(), a.logsCommand(), a.psCommand(), a.rmCommand(), a.runsCommand(), a.validateCommand(), a.pluginsCommand(), a.reloadCommand(), a.workersCommand(), a.artifactsCommand(), a.volumesCommand(), a.explainCommand(), a.serveCommand(), a.gcCommand(), a.conformanceCommand(), a.versionCommand(), a.completionCommand())
 	usageOfArgs(root)
 	a.completions(root)
 	return root

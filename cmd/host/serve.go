@@ -41,6 +41,9 @@ At SIGTERM or SIGINT it takes no new work, waits until what runs has ended, for 
 then goes on where its workers outlive their plugins, and the next host on the state directory follows it. A second
 signal ends the wait.
 
+At SIGHUP, unless that was ignored when it began, as under nohup, it reads its configuration file anew, as "slipway reload" has it
+do, which says more of that.
+
 Traces go to an OpenTelemetry collector if OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT names one.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -65,6 +68,7 @@ Traces go to an OpenTelemetry collector if OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_E
 
 // serve runs a daemon until a signal has ended ctx, or something fails.
 func (a *app) serve(ctx context.Context, flags serveFlags) (err error) {
+	hups := a.hangups.take() // those that come before it listens are seen to then
 	log, err := a.logger()
 	if err != nil {
 		return err
@@ -93,7 +97,7 @@ func (a *app) serve(ctx context.Context, flags serveFlags) (err error) {
 		return errors.Join(err, a.closeHost(ctx, h))
 	}
 	defer func() { err = errors.Join(err, flush()) }()
-	s := api.New(h, api.Options{Version: version, Log: log, Tracer: traces})
+	s := api.New(h, api.Options{Version: version, Log: log, Tracer: traces, Config: a.configReader()})
 	closed := false
 	closeServer := func() error {
 		cctx, cancel := a.closing(ctx)
@@ -126,7 +130,12 @@ func (a *app) serve(ctx context.Context, flags serveFlags) (err error) {
 		}
 		return err
 	}
-	return a.answer(ctx, faces, flags.drain, log, s, func() error { return errors.Join(withdraw(), closeServer()) })
+	endReloads := reloadAt(ctx, hups, s, log)
+	return a.answer(ctx, faces, flags.drain, log, s, func() error {
+		err := errors.Join(withdraw(), closeServer())
+		endReloads()
+		return err
+	})
 }
 
 // tellStopped tells of the runs that an earlier host has left: their steps go on and are held to their timeouts, but no other step of them begins.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -27,13 +28,39 @@ func (i interrupted) name() string {
 	return i.String()
 }
 
-// watchSignals ends a context at the first signal that asks slipway to end, and closes hurry at the second, after which it calls giveUp if stop is not called within the
+// hangups are SIGHUPs that do not end slipway, once somebody has taken them.
+type hangups struct {
+	taken atomic.Bool
+	c     chan struct{} // of capacity 1: several that nobody has seen to yet are one
+}
+
+func newHangups() *hangups { return &hangups{c: make(chan struct{}, 1)} }
+
+// take has SIGHUP end slipway no more, and gives what tells of it.
+func (h *hangups) take() <-chan struct{} {
+	h.taken.Store(true)
+	return h.c
+}
+
+// takes tells whether the signal is one that was taken.
+func (h *hangups) takes(s os.Signal) bool {
+	if s != syscall.SIGHUP || !h.taken.Load() {
+		return false
+	}
+	select {
+	case h.c <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// watchSignals ends a context at the first signal that asks slipway to end, unless it is taken as a hangup, and closes hurry at the second, after which it calls giveUp if stop is not called within the
 // time for that; the third has its usual effect. INT and HUP stay ignored where slipway was started so, as by nohup. A closed pipe is an error of the write, not a
 // signal.
-func watchSignals(end context.CancelCauseFunc, within time.Duration, giveUp func()) (hurry <-chan struct{}, stop func()) {
+func watchSignals(end context.CancelCauseFunc, hups *hangups, within time.Duration, giveUp func()) (hurry <-chan struct{}, stop func()) {
 	pipes := make(chan os.Signal, 1) // nobody reads it; ignoring the signal instead would be inherited by plugins
 	signal.Notify(pipes, syscall.SIGPIPE)
-	signals := make(chan os.Signal, 2)
+	signals := make(chan os.Signal, 4)
 	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
 		if !signal.Ignored(s) {
 			signal.Notify(signals, s)
@@ -42,19 +69,28 @@ func watchSignals(end context.CancelCauseFunc, within time.Duration, giveUp func
 	second, done, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		select {
-		case s := <-signals:
-			end(interrupted{s})
-		case <-done:
+		next := func() os.Signal { // nil once nobody waits for any more
+			for {
+				select {
+				case s := <-signals:
+					if !hups.takes(s) {
+						return s
+					}
+				case <-done:
+					return nil
+				}
+			}
+		}
+		first := next()
+		if first == nil {
 			return
 		}
-		select {
-		case <-signals:
-			close(second)
-			signal.Stop(signals)
-		case <-done:
+		end(interrupted{first})
+		if next() == nil {
 			return
 		}
+		close(second)
+		signal.Stop(signals)
 		late := time.NewTimer(within)
 		defer late.Stop()
 		select {

@@ -10,18 +10,21 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/hashicorp/hcl/v2"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/api/internal/pb"
+	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/sdk"
 )
 
 // Options are the optional settings of [New].
 type Options struct {
-	Version string               // of the program
-	Log     *slog.Logger         // nil: nothing is logged
-	Tracer  trace.TracerProvider // takes the traces of calls, runs, and what plugins are asked for them; nil: there are none
+	Version string                                   // of the program
+	Log     *slog.Logger                             // nil: nothing is logged
+	Config  func() (*config.Config, hcl.Diagnostics) // reads the configuration anew; nil: there is no file to read
+	Tracer  trace.TracerProvider                     // takes the traces of calls, runs, and what plugins are asked for them; nil: there are none
 }
 
 // Server is a host's face for other processes. Its methods may be called from many goroutines.
@@ -34,6 +37,8 @@ type Server struct {
 	end   context.CancelFunc
 	tasks sync.WaitGroup // runs, and what watches processes
 	told  chan struct{}  // closed once all plugins have told what they have
+
+	reading sync.Mutex // one at a time reads the configuration and has the host go by it
 
 	mu     sync.Mutex
 	closed bool // no new task

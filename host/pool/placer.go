@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -27,11 +28,13 @@ type Options struct {
 
 // Placer is a policy ready for use. It is safe for concurrent use.
 type Placer struct {
-	policy Policy
-	opts   Options
+	rules atomic.Pointer[rules]
 
-	mu   sync.Mutex // protects opts.Rand
-	sums sync.Pool  // *[]int64: bytes at hand by slot
+	maxPassed int
+
+	rand rand.Source // nil: any
+	mu   sync.Mutex  // protects rand
+	sums sync.Pool   // *[]int64: bytes at hand by slot
 }
 
 // NewPlacer returns a placer. The error is a *StrategyError.
@@ -40,8 +43,16 @@ func NewPlacer(p Policy, o Options) (*Placer, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
-	o.MaxPassed = cmp.Or(o.MaxPassed, DefaultMaxPassed)
-	return &Placer{policy: p, opts: o}, nil
+	out := &Placer{rand: o.Rand, maxPassed: cmp.Or(o.MaxPassed, DefaultMaxPassed)}
+	out.rules.Store(&rules{p, o.Limits, o.WaitLimit})
+	return out, nil
+}
+
+// rules are what can be changed of a placer, as a whole.
+type rules struct {
+	policy    Policy
+	limits    Limits
+	waitLimit time.Duration
 }
 
 // Choose returns the best worker for the spec, and leases nothing: to be sure
@@ -116,23 +127,29 @@ func (p *Placer) explain(x *Index, q *query) []Verdict {
 func (p *Placer) query(x *Index, s Spec) *query {
 	s.Kind = cmp.Or(s.Kind, Build)
 	s.Volumes, s.Resources = max(s.Volumes, 0), s.Resources.positive()
-	q := &query{index: x, spec: s, chain: p.policy.chain(s.Kind), exhausted: maps.Clone(s.Exhausted)}
+	q := &query{index: x, spec: s, exhausted: maps.Clone(s.Exhausted)}
 	for _, in := range s.Inputs {
 		if d := x.digest(in.Key); !slices.Contains(q.keys, d) {
 			q.keys = append(q.keys, d)
 		}
 	}
+	q.obey(p.rules.Load())
+	return q
+}
+
+// obey takes the chain and the limits of the rules.
+func (q *query) obey(r *rules) {
+	q.chain, q.limits = r.policy.chain(q.spec.Kind), Limits{}
 	for _, st := range q.chain {
 		switch st {
 		case LimitActiveContainers:
-			q.limits.Containers = p.opts.Limits.Containers
+			q.limits.Containers = r.limits.Containers
 		case LimitActiveTasks:
-			q.limits.Tasks = p.opts.Limits.Tasks
+			q.limits.Tasks = r.limits.Tasks
 		case LimitActiveVolumes:
-			q.limits.Volumes = p.opts.Limits.Volumes
+			q.limits.Volumes = r.limits.Volumes
 		}
 	}
-	return q
 }
 
 // best returns the best worker that takes q, nil if none does, and some worker
@@ -207,12 +224,12 @@ func at(sums []int64, slot uint32) int64 {
 }
 
 func (p *Placer) chance() uint64 {
-	if p.opts.Rand == nil {
+	if p.rand == nil {
 		return rand.Uint64()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.opts.Rand.Uint64()
+	return p.rand.Uint64()
 }
 
 // rank orders the workers that take a spec.

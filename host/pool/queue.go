@@ -82,7 +82,7 @@ func (q *Queue) Acquire(ctx context.Context, owner string, s Spec) (Choice, erro
 		return Choice{}, fmt.Errorf("wait for a place for %q: %w", owner, err)
 	}
 	w := &waiter{owner: owner, query: q.placer.query(q.index, s.clone()), since: time.Now(), place: -1}
-	limit := cmp.Or(s.WaitLimit, q.placer.opts.WaitLimit)
+	limit := cmp.Or(s.WaitLimit, q.placer.rules.Load().waitLimit)
 	var late, again <-chan struct{}
 	var lapse <-chan time.Time
 	anew := false
@@ -136,6 +136,29 @@ func (q *Queue) Acquire(ctx context.Context, owner string, s Spec) (Choice, erro
 	}
 }
 
+// SetRules changes the policy, limits and wait limit of the queue's placer: those of o, whose source of chance stays as it was. They hold for those who wait,
+// too, but for the wait limit; places that are given stay so. After an error, a *StrategyError, nothing has changed.
+func (q *Queue) SetRules(p Policy, o Options) error {
+	p = p.withDefaults()
+	if err := p.validate(); err != nil {
+		return err
+	}
+	r := &rules{p, o.Limits, o.WaitLimit}
+	x := q.index
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	q.placer.rules.Store(r)
+	for _, w := range q.waiters {
+		w.query.obey(r)
+	}
+	for _, e := range x.slots {
+		if e != nil {
+			x.changed(e)
+		}
+	}
+	return nil
+}
+
 // What becomes of an arrival.
 const (
 	placed = iota
@@ -162,6 +185,7 @@ func (q *Queue) enter(w *waiter, wait, anew bool) int {
 		w.choice = Choice{Worker: l.Worker, Held: true}
 		return placed
 	}
+	w.query.obey(q.placer.rules.Load()) // which may have changed since it came
 	if w.arrived == 0 {
 		q.arrived++
 		w.arrived = q.arrived

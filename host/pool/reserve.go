@@ -38,7 +38,7 @@ const minReserved = time.Minute
 // locked.
 func (q *Queue) pass(v *waiter, e *entry) {
 	q.index.unreserve(v) // it needs none any more
-	most := q.placer.opts.MaxPassed
+	most := q.placer.maxPassed
 	var first *waiter
 	for _, w := range q.waiters {
 		if w == v || !q.before(w, v) || !w.query.judge(e).lacking() {

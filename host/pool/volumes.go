@@ -247,14 +247,14 @@ func (q *Queue) HasRoom(worker, key string) bool {
 
 // limitOn is the limit that a volume has to heed, and tells whether a lease has claimed it. The lock is held.
 func (q *Queue) limitOn(e *entry, owner, key string) (limit int, claimed bool) {
-	x, opts := q.index, &q.placer.opts
+	x, limits := q.index, q.placer.rules.Load().limits
 	if key != "" {
 		d := x.digest(key)
 		switch p := e.promised[d]; {
 		case p.endless > 0:
 			return 0, true
 		case p.claims > 0:
-			return cmp.Or(e.Limits.Volumes, opts.Limits.Volumes), !x.has(e, d)
+			return cmp.Or(e.Limits.Volumes, limits.Volumes), !x.has(e, d)
 		}
 		return q.placer.query(x, Spec{}).limitsOf(e).Volumes, false
 	}

@@ -44,6 +44,11 @@ const (
 	HostServiceWatchDrainProcedure = "/slipway.host.v1alpha1.HostService/WatchDrain"
 	// HostServiceListVolumesProcedure is the fully-qualified name of the HostService's ListVolumes RPC.
 	HostServiceListVolumesProcedure = "/slipway.host.v1alpha1.HostService/ListVolumes"
+	// HostServiceReloadProcedure is the fully-qualified name of the HostService's Reload RPC.
+	HostServiceReloadProcedure = "/slipway.host.v1alpha1.HostService/Reload"
+	// HostServiceRestartPluginProcedure is the fully-qualified name of the HostService's RestartPlugin
+	// RPC.
+	HostServiceRestartPluginProcedure = "/slipway.host.v1alpha1.HostService/RestartPlugin"
 	// HostServiceReapProcedure is the fully-qualified name of the HostService's Reap RPC.
 	HostServiceReapProcedure = "/slipway.host.v1alpha1.HostService/Reap"
 	// HostServiceExplainReapProcedure is the fully-qualified name of the HostService's ExplainReap RPC.
@@ -66,6 +71,12 @@ type HostServiceClient interface {
 	WatchDrain(context.Context, *connect.Request[WatchDrainRequest]) (*connect.ServerStreamForClient[Drain], error)
 	// ListVolumes lists the volumes that are recorded, the oldest first.
 	ListVolumes(context.Context, *connect.Request[ListVolumesRequest]) (*connect.Response[ListVolumesResponse], error)
+	// Reload reads the daemon's configuration file anew and has the host go by it, as SIGHUP does. What cannot be done is told in the answer, and the rest
+	// is done; a file with which something is wrong changes nothing, and is INVALID_ARGUMENT with the lines.
+	Reload(context.Context, *connect.Request[ReloadRequest]) (*connect.Response[ReloadResponse], error)
+	// RestartPlugin ends a plugin's process in the orderly way and starts it anew; it answers once that runs. What its workers have goes on. Where it would end with
+	// the process and something is there, it is FAILED_PRECONDITION.
+	RestartPlugin(context.Context, *connect.Request[RestartPluginRequest]) (*connect.Response[RestartPluginResponse], error)
 	// Reap looks at everything once and takes away what nobody uses. The host does so by itself all the time; this is for whoever wants it now,
 	// or wants to know what would go.
 	Reap(context.Context, *connect.Request[ReapRequest]) (*connect.Response[ReapResponse], error)
@@ -126,6 +137,18 @@ func NewHostServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		reload: connect.NewClient[ReloadRequest, ReloadResponse](
+			httpClient,
+			baseURL+HostServiceReloadProcedure,
+			connect.WithSchema(hostServiceMethods.ByName("Reload")),
+			connect.WithClientOptions(opts...),
+		),
+		restartPlugin: connect.NewClient[RestartPluginRequest, RestartPluginResponse](
+			httpClient,
+			baseURL+HostServiceRestartPluginProcedure,
+			connect.WithSchema(hostServiceMethods.ByName("RestartPlugin")),
+			connect.WithClientOptions(opts...),
+		),
 		reap: connect.NewClient[ReapRequest, ReapResponse](
 			httpClient,
 			baseURL+HostServiceReapProcedure,
@@ -151,15 +174,17 @@ func NewHostServiceClient(httpClient connect.HTTPClient, baseURL string, opts ..
 
 // hostServiceClient implements HostServiceClient.
 type hostServiceClient struct {
-	getHost     *connect.Client[GetHostRequest, GetHostResponse]
-	listPlugins *connect.Client[ListPluginsRequest, ListPluginsResponse]
-	listWorkers *connect.Client[ListWorkersRequest, ListWorkersResponse]
-	orderWorker *connect.Client[OrderWorkerRequest, OrderWorkerResponse]
-	watchDrain  *connect.Client[WatchDrainRequest, Drain]
-	listVolumes *connect.Client[ListVolumesRequest, ListVolumesResponse]
-	reap        *connect.Client[ReapRequest, ReapResponse]
-	explainReap *connect.Client[ExplainReapRequest, ExplainReapResponse]
-	explain     *connect.Client[ExplainRequest, ExplainResponse]
+	getHost       *connect.Client[GetHostRequest, GetHostResponse]
+	listPlugins   *connect.Client[ListPluginsRequest, ListPluginsResponse]
+	listWorkers   *connect.Client[ListWorkersRequest, ListWorkersResponse]
+	orderWorker   *connect.Client[OrderWorkerRequest, OrderWorkerResponse]
+	watchDrain    *connect.Client[WatchDrainRequest, Drain]
+	listVolumes   *connect.Client[ListVolumesRequest, ListVolumesResponse]
+	reload        *connect.Client[ReloadRequest, ReloadResponse]
+	restartPlugin *connect.Client[RestartPluginRequest, RestartPluginResponse]
+	reap          *connect.Client[ReapRequest, ReapResponse]
+	explainReap   *connect.Client[ExplainReapRequest, ExplainReapResponse]
+	explain       *connect.Client[ExplainRequest, ExplainResponse]
 }
 
 // GetHost calls slipway.host.v1alpha1.HostService.GetHost.
@@ -192,6 +217,16 @@ func (c *hostServiceClient) ListVolumes(ctx context.Context, req *connect.Reques
 	return c.listVolumes.CallUnary(ctx, req)
 }
 
+// Reload calls slipway.host.v1alpha1.HostService.Reload.
+func (c *hostServiceClient) Reload(ctx context.Context, req *connect.Request[ReloadRequest]) (*connect.Response[ReloadResponse], error) {
+	return c.reload.CallUnary(ctx, req)
+}
+
+// RestartPlugin calls slipway.host.v1alpha1.HostService.RestartPlugin.
+func (c *hostServiceClient) RestartPlugin(ctx context.Context, req *connect.Request[RestartPluginRequest]) (*connect.Response[RestartPluginResponse], error) {
+	return c.restartPlugin.CallUnary(ctx, req)
+}
+
 // Reap calls slipway.host.v1alpha1.HostService.Reap.
 func (c *hostServiceClient) Reap(ctx context.Context, req *connect.Request[ReapRequest]) (*connect.Response[ReapResponse], error) {
 	return c.reap.CallUnary(ctx, req)
@@ -221,6 +256,12 @@ type HostServiceHandler interface {
 	WatchDrain(context.Context, *connect.Request[WatchDrainRequest], *connect.ServerStream[Drain]) error
 	// ListVolumes lists the volumes that are recorded, the oldest first.
 	ListVolumes(context.Context, *connect.Request[ListVolumesRequest]) (*connect.Response[ListVolumesResponse], error)
+	// Reload reads the daemon's configuration file anew and has the host go by it, as SIGHUP does. What cannot be done is told in the answer, and the rest
+	// is done; a file with which something is wrong changes nothing, and is INVALID_ARGUMENT with the lines.
+	Reload(context.Context, *connect.Request[ReloadRequest]) (*connect.Response[ReloadResponse], error)
+	// RestartPlugin ends a plugin's process in the orderly way and starts it anew; it answers once that runs. What its workers have goes on. Where it would end with
+	// the process and something is there, it is FAILED_PRECONDITION.
+	RestartPlugin(context.Context, *connect.Request[RestartPluginRequest]) (*connect.Response[RestartPluginResponse], error)
 	// Reap looks at everything once and takes away what nobody uses. The host does so by itself all the time; this is for whoever wants it now,
 	// or wants to know what would go.
 	Reap(context.Context, *connect.Request[ReapRequest]) (*connect.Response[ReapResponse], error)
@@ -277,6 +318,18 @@ func NewHostServiceHandler(svc HostServiceHandler, opts ...connect.HandlerOption
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	hostServiceReloadHandler := connect.NewUnaryHandler(
+		HostServiceReloadProcedure,
+		svc.Reload,
+		connect.WithSchema(hostServiceMethods.ByName("Reload")),
+		connect.WithHandlerOptions(opts...),
+	)
+	hostServiceRestartPluginHandler := connect.NewUnaryHandler(
+		HostServiceRestartPluginProcedure,
+		svc.RestartPlugin,
+		connect.WithSchema(hostServiceMethods.ByName("RestartPlugin")),
+		connect.WithHandlerOptions(opts...),
+	)
 	hostServiceReapHandler := connect.NewUnaryHandler(
 		HostServiceReapProcedure,
 		svc.Reap,
@@ -311,6 +364,10 @@ func NewHostServiceHandler(svc HostServiceHandler, opts ...connect.HandlerOption
 			hostServiceWatchDrainHandler.ServeHTTP(w, r)
 		case HostServiceListVolumesProcedure:
 			hostServiceListVolumesHandler.ServeHTTP(w, r)
+		case HostServiceReloadProcedure:
+			hostServiceReloadHandler.ServeHTTP(w, r)
+		case HostServiceRestartPluginProcedure:
+			hostServiceRestartPluginHandler.ServeHTTP(w, r)
 		case HostServiceReapProcedure:
 			hostServiceReapHandler.ServeHTTP(w, r)
 		case HostServiceExplainReapProcedure:
@@ -348,6 +405,14 @@ func (UnimplementedHostServiceHandler) WatchDrain(context.Context, *connect.Requ
 
 func (UnimplementedHostServiceHandler) ListVolumes(context.Context, *connect.Request[ListVolumesRequest]) (*connect.Response[ListVolumesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("slipway.host.v1alpha1.HostService.ListVolumes is not implemented"))
+}
+
+func (UnimplementedHostServiceHandler) Reload(context.Context, *connect.Request[ReloadRequest]) (*connect.Response[ReloadResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("slipway.host.v1alpha1.HostService.Reload is not implemented"))
+}
+
+func (UnimplementedHostServiceHandler) RestartPlugin(context.Context, *connect.Request[RestartPluginRequest]) (*connect.Response[RestartPluginResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("slipway.host.v1alpha1.HostService.RestartPlugin is not implemented"))
 }
 
 func (UnimplementedHostServiceHandler) Reap(context.Context, *connect.Request[ReapRequest]) (*connect.Response[ReapResponse], error) {

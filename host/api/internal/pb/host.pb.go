@@ -357,6 +357,241 @@ func (x *Plugin) GetError() *Error {
 	return nil
 }
 
+type ReloadRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReloadRequest) Reset() {
+	*x = ReloadRequest{}
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReloadRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReloadRequest) ProtoMessage() {}
+
+func (x *ReloadRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReloadRequest.ProtoReflect.Descriptor instead.
+func (*ReloadRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{5}
+}
+
+type ReloadResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty: the file says the same as before.
+	Changes       []*Change `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReloadResponse) Reset() {
+	*x = ReloadResponse{}
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReloadResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReloadResponse) ProtoMessage() {}
+
+func (x *ReloadResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReloadResponse.ProtoReflect.Descriptor instead.
+func (*ReloadResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ReloadResponse) GetChanges() []*Change {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+// Change is what became of a part of the configuration that differs.
+type Change struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Such as plugin "garden", worker "big" or timing.stalled.
+	What string `protobuf:"bytes,1,opt,name=what,proto3" json:"what,omitempty"`
+	// "added", "changed", "removed", "restarted", "refused", "later", which needs a restart of the daemon, or "failed".
+	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Of what was refused, is for later or has failed: why, and what to do.
+	Why           string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Change) Reset() {
+	*x = Change{}
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Change) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Change) ProtoMessage() {}
+
+func (x *Change) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Change.ProtoReflect.Descriptor instead.
+func (*Change) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Change) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Change) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Change) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+type RestartPluginRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// In the configuration.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Though what its workers have is lost with its process.
+	Force         bool `protobuf:"varint,2,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestartPluginRequest) Reset() {
+	*x = RestartPluginRequest{}
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestartPluginRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestartPluginRequest) ProtoMessage() {}
+
+func (x *RestartPluginRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestartPluginRequest.ProtoReflect.Descriptor instead.
+func (*RestartPluginRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RestartPluginRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RestartPluginRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+type RestartPluginResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RestartPluginResponse) Reset() {
+	*x = RestartPluginResponse{}
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RestartPluginResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RestartPluginResponse) ProtoMessage() {}
+
+func (x *RestartPluginResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RestartPluginResponse.ProtoReflect.Descriptor instead.
+func (*RestartPluginResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{9}
+}
+
 type ListWorkersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// How long to wait for plugins that have just been started; absent: not at all.
@@ -367,7 +602,7 @@ type ListWorkersRequest struct {
 
 func (x *ListWorkersRequest) Reset() {
 	*x = ListWorkersRequest{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[5]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -379,7 +614,7 @@ func (x *ListWorkersRequest) String() string {
 func (*ListWorkersRequest) ProtoMessage() {}
 
 func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[5]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -392,7 +627,7 @@ func (x *ListWorkersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersRequest.ProtoReflect.Descriptor instead.
 func (*ListWorkersRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{5}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListWorkersRequest) GetPatience() *durationpb.Duration {
@@ -411,7 +646,7 @@ type ListWorkersResponse struct {
 
 func (x *ListWorkersResponse) Reset() {
 	*x = ListWorkersResponse{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[6]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -423,7 +658,7 @@ func (x *ListWorkersResponse) String() string {
 func (*ListWorkersResponse) ProtoMessage() {}
 
 func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[6]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -436,7 +671,7 @@ func (x *ListWorkersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListWorkersResponse.ProtoReflect.Descriptor instead.
 func (*ListWorkersResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{6}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListWorkersResponse) GetWorkers() []*Worker {
@@ -484,7 +719,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[7]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +731,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[7]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +744,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{7}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Worker) GetName() string {
@@ -674,7 +909,7 @@ type Owed struct {
 
 func (x *Owed) Reset() {
 	*x = Owed{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[8]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -686,7 +921,7 @@ func (x *Owed) String() string {
 func (*Owed) ProtoMessage() {}
 
 func (x *Owed) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[8]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -699,7 +934,7 @@ func (x *Owed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Owed.ProtoReflect.Descriptor instead.
 func (*Owed) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{8}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Owed) GetContainers() int64 {
@@ -748,7 +983,7 @@ type Drain struct {
 
 func (x *Drain) Reset() {
 	*x = Drain{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[9]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -760,7 +995,7 @@ func (x *Drain) String() string {
 func (*Drain) ProtoMessage() {}
 
 func (x *Drain) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[9]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -773,7 +1008,7 @@ func (x *Drain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drain.ProtoReflect.Descriptor instead.
 func (*Drain) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{9}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Drain) GetContainers() []string {
@@ -825,7 +1060,7 @@ type DrainArtifact struct {
 
 func (x *DrainArtifact) Reset() {
 	*x = DrainArtifact{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[10]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -837,7 +1072,7 @@ func (x *DrainArtifact) String() string {
 func (*DrainArtifact) ProtoMessage() {}
 
 func (x *DrainArtifact) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[10]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -850,7 +1085,7 @@ func (x *DrainArtifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainArtifact.ProtoReflect.Descriptor instead.
 func (*DrainArtifact) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{10}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *DrainArtifact) GetName() string {
@@ -894,7 +1129,7 @@ type OrderWorkerRequest struct {
 
 func (x *OrderWorkerRequest) Reset() {
 	*x = OrderWorkerRequest{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[11]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +1141,7 @@ func (x *OrderWorkerRequest) String() string {
 func (*OrderWorkerRequest) ProtoMessage() {}
 
 func (x *OrderWorkerRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[11]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +1154,7 @@ func (x *OrderWorkerRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderWorkerRequest.ProtoReflect.Descriptor instead.
 func (*OrderWorkerRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{11}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *OrderWorkerRequest) GetWorker() string {
@@ -951,7 +1186,7 @@ type OrderWorkerResponse struct {
 
 func (x *OrderWorkerResponse) Reset() {
 	*x = OrderWorkerResponse{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[12]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -963,7 +1198,7 @@ func (x *OrderWorkerResponse) String() string {
 func (*OrderWorkerResponse) ProtoMessage() {}
 
 func (x *OrderWorkerResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[12]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -976,7 +1211,7 @@ func (x *OrderWorkerResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OrderWorkerResponse.ProtoReflect.Descriptor instead.
 func (*OrderWorkerResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{12}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{17}
 }
 
 type WatchDrainRequest struct {
@@ -988,7 +1223,7 @@ type WatchDrainRequest struct {
 
 func (x *WatchDrainRequest) Reset() {
 	*x = WatchDrainRequest{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[13]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1000,7 +1235,7 @@ func (x *WatchDrainRequest) String() string {
 func (*WatchDrainRequest) ProtoMessage() {}
 
 func (x *WatchDrainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[13]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1013,7 +1248,7 @@ func (x *WatchDrainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchDrainRequest.ProtoReflect.Descriptor instead.
 func (*WatchDrainRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{13}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *WatchDrainRequest) GetWorker() string {
@@ -1037,7 +1272,7 @@ type ExplainRequest struct {
 
 func (x *ExplainRequest) Reset() {
 	*x = ExplainRequest{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[14]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1049,7 +1284,7 @@ func (x *ExplainRequest) String() string {
 func (*ExplainRequest) ProtoMessage() {}
 
 func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[14]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1062,7 +1297,7 @@ func (x *ExplainRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{14}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ExplainRequest) GetWhat() isExplainRequest_What {
@@ -1134,7 +1369,7 @@ type ListVolumesRequest struct {
 
 func (x *ListVolumesRequest) Reset() {
 	*x = ListVolumesRequest{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[15]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1146,7 +1381,7 @@ func (x *ListVolumesRequest) String() string {
 func (*ListVolumesRequest) ProtoMessage() {}
 
 func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[15]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1159,7 +1394,7 @@ func (x *ListVolumesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVolumesRequest.ProtoReflect.Descriptor instead.
 func (*ListVolumesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{15}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListVolumesRequest) GetWorker() string {
@@ -1178,7 +1413,7 @@ type ListVolumesResponse struct {
 
 func (x *ListVolumesResponse) Reset() {
 	*x = ListVolumesResponse{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[16]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1425,7 @@ func (x *ListVolumesResponse) String() string {
 func (*ListVolumesResponse) ProtoMessage() {}
 
 func (x *ListVolumesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[16]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1438,7 @@ func (x *ListVolumesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListVolumesResponse.ProtoReflect.Descriptor instead.
 func (*ListVolumesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{16}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListVolumesResponse) GetVolumes() []*Volume {
@@ -1236,7 +1471,7 @@ type Volume struct {
 
 func (x *Volume) Reset() {
 	*x = Volume{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[17]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1248,7 +1483,7 @@ func (x *Volume) String() string {
 func (*Volume) ProtoMessage() {}
 
 func (x *Volume) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[17]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1261,7 +1496,7 @@ func (x *Volume) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Volume.ProtoReflect.Descriptor instead.
 func (*Volume) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{17}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Volume) GetId() string {
@@ -1337,7 +1572,7 @@ type ReapRequest struct {
 
 func (x *ReapRequest) Reset() {
 	*x = ReapRequest{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[18]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1584,7 @@ func (x *ReapRequest) String() string {
 func (*ReapRequest) ProtoMessage() {}
 
 func (x *ReapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[18]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1597,7 @@ func (x *ReapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReapRequest.ProtoReflect.Descriptor instead.
 func (*ReapRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{18}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ReapRequest) GetDryRun() bool {
@@ -1384,7 +1619,7 @@ type ReapResponse struct {
 
 func (x *ReapResponse) Reset() {
 	*x = ReapResponse{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[19]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1631,7 @@ func (x *ReapResponse) String() string {
 func (*ReapResponse) ProtoMessage() {}
 
 func (x *ReapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[19]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1644,7 @@ func (x *ReapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReapResponse.ProtoReflect.Descriptor instead.
 func (*ReapResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{19}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ReapResponse) GetVerdicts() []*ReapVerdict {
@@ -1446,7 +1681,7 @@ type ReapVerdict struct {
 
 func (x *ReapVerdict) Reset() {
 	*x = ReapVerdict{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[20]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1458,7 +1693,7 @@ func (x *ReapVerdict) String() string {
 func (*ReapVerdict) ProtoMessage() {}
 
 func (x *ReapVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[20]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1471,7 +1706,7 @@ func (x *ReapVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReapVerdict.ProtoReflect.Descriptor instead.
 func (*ReapVerdict) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{20}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ReapVerdict) GetWorker() string {
@@ -1533,7 +1768,7 @@ type ExplainReapRequest struct {
 
 func (x *ExplainReapRequest) Reset() {
 	*x = ExplainReapRequest{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[21]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1545,7 +1780,7 @@ func (x *ExplainReapRequest) String() string {
 func (*ExplainReapRequest) ProtoMessage() {}
 
 func (x *ExplainReapRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[21]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1558,7 +1793,7 @@ func (x *ExplainReapRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReapRequest.ProtoReflect.Descriptor instead.
 func (*ExplainReapRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{21}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ExplainReapRequest) GetId() string {
@@ -1577,7 +1812,7 @@ type ExplainReapResponse struct {
 
 func (x *ExplainReapResponse) Reset() {
 	*x = ExplainReapResponse{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[22]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1589,7 +1824,7 @@ func (x *ExplainReapResponse) String() string {
 func (*ExplainReapResponse) ProtoMessage() {}
 
 func (x *ExplainReapResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[22]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1602,7 +1837,7 @@ func (x *ExplainReapResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainReapResponse.ProtoReflect.Descriptor instead.
 func (*ExplainReapResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{22}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ExplainReapResponse) GetVerdicts() []*ReapVerdict {
@@ -1621,7 +1856,7 @@ type ExplainResponse struct {
 
 func (x *ExplainResponse) Reset() {
 	*x = ExplainResponse{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[23]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1633,7 +1868,7 @@ func (x *ExplainResponse) String() string {
 func (*ExplainResponse) ProtoMessage() {}
 
 func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[23]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1646,7 +1881,7 @@ func (x *ExplainResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainResponse.ProtoReflect.Descriptor instead.
 func (*ExplainResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{23}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ExplainResponse) GetExplanations() []*Explanation {
@@ -1686,7 +1921,7 @@ type Explanation struct {
 
 func (x *Explanation) Reset() {
 	*x = Explanation{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[24]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1698,7 +1933,7 @@ func (x *Explanation) String() string {
 func (*Explanation) ProtoMessage() {}
 
 func (x *Explanation) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[24]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1711,7 +1946,7 @@ func (x *Explanation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Explanation.ProtoReflect.Descriptor instead.
 func (*Explanation) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{24}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Explanation) GetStep() string {
@@ -1815,7 +2050,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[25]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1827,7 +2062,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[25]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1840,7 +2075,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{25}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Score) GetStrategy() string {
@@ -1872,7 +2107,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[26]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +2119,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[26]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +2132,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{26}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Verdict) GetWorker() string {
@@ -1963,7 +2198,18 @@ const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	"\x03pid\x18\t \x01(\x03R\x03pid\x12\x1a\n" +
 	"\brestarts\x18\n" +
 	" \x01(\x03R\brestarts\x122\n" +
-	"\x05error\x18\v \x01(\v2\x1c.slipway.host.v1alpha1.ErrorR\x05error\"K\n" +
+	"\x05error\x18\v \x01(\v2\x1c.slipway.host.v1alpha1.ErrorR\x05error\"\x0f\n" +
+	"\rReloadRequest\"I\n" +
+	"\x0eReloadResponse\x127\n" +
+	"\achanges\x18\x01 \x03(\v2\x1d.slipway.host.v1alpha1.ChangeR\achanges\"B\n" +
+	"\x06Change\x12\x12\n" +
+	"\x04what\x18\x01 \x01(\tR\x04what\x12\x12\n" +
+	"\x04kind\x18\x02 \x01(\tR\x04kind\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\"@\n" +
+	"\x14RestartPluginRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05force\x18\x02 \x01(\bR\x05force\"\x17\n" +
+	"\x15RestartPluginResponse\"K\n" +
 	"\x12ListWorkersRequest\x125\n" +
 	"\bpatience\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\bpatience\"N\n" +
 	"\x13ListWorkersResponse\x127\n" +
@@ -2089,7 +2335,7 @@ const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x124\n" +
-	"\x06scores\x18\x05 \x03(\v2\x1c.slipway.host.v1alpha1.ScoreR\x06scores2\x86\a\n" +
+	"\x06scores\x18\x05 \x03(\v2\x1c.slipway.host.v1alpha1.ScoreR\x06scores2\xc9\b\n" +
 	"\vHostService\x12]\n" +
 	"\aGetHost\x12%.slipway.host.v1alpha1.GetHostRequest\x1a&.slipway.host.v1alpha1.GetHostResponse\"\x03\x90\x02\x01\x12i\n" +
 	"\vListPlugins\x12).slipway.host.v1alpha1.ListPluginsRequest\x1a*.slipway.host.v1alpha1.ListPluginsResponse\"\x03\x90\x02\x01\x12i\n" +
@@ -2097,7 +2343,9 @@ const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	"\vOrderWorker\x12).slipway.host.v1alpha1.OrderWorkerRequest\x1a*.slipway.host.v1alpha1.OrderWorkerResponse\x12V\n" +
 	"\n" +
 	"WatchDrain\x12(.slipway.host.v1alpha1.WatchDrainRequest\x1a\x1c.slipway.host.v1alpha1.Drain0\x01\x12i\n" +
-	"\vListVolumes\x12).slipway.host.v1alpha1.ListVolumesRequest\x1a*.slipway.host.v1alpha1.ListVolumesResponse\"\x03\x90\x02\x01\x12O\n" +
+	"\vListVolumes\x12).slipway.host.v1alpha1.ListVolumesRequest\x1a*.slipway.host.v1alpha1.ListVolumesResponse\"\x03\x90\x02\x01\x12U\n" +
+	"\x06Reload\x12$.slipway.host.v1alpha1.ReloadRequest\x1a%.slipway.host.v1alpha1.ReloadResponse\x12j\n" +
+	"\rRestartPlugin\x12+.slipway.host.v1alpha1.RestartPluginRequest\x1a,.slipway.host.v1alpha1.RestartPluginResponse\x12O\n" +
 	"\x04Reap\x12\".slipway.host.v1alpha1.ReapRequest\x1a#.slipway.host.v1alpha1.ReapResponse\x12i\n" +
 	"\vExplainReap\x12).slipway.host.v1alpha1.ExplainReapRequest\x1a*.slipway.host.v1alpha1.ExplainReapResponse\"\x03\x90\x02\x01\x12]\n" +
 	"\aExplain\x12%.slipway.host.v1alpha1.ExplainRequest\x1a&.slipway.host.v1alpha1.ExplainResponse\"\x03\x90\x02\x01B5Z3github.com/slipway-run/slipway/host/api/internal/pbb\x06proto3"
@@ -2114,96 +2362,106 @@ func file_slipway_host_v1alpha1_host_proto_rawDescGZIP() []byte {
 	return file_slipway_host_v1alpha1_host_proto_rawDescData
 }
 
-var file_slipway_host_v1alpha1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_slipway_host_v1alpha1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_slipway_host_v1alpha1_host_proto_goTypes = []any{
 	(*GetHostRequest)(nil),        // 0: slipway.host.v1alpha1.GetHostRequest
 	(*GetHostResponse)(nil),       // 1: slipway.host.v1alpha1.GetHostResponse
 	(*ListPluginsRequest)(nil),    // 2: slipway.host.v1alpha1.ListPluginsRequest
 	(*ListPluginsResponse)(nil),   // 3: slipway.host.v1alpha1.ListPluginsResponse
 	(*Plugin)(nil),                // 4: slipway.host.v1alpha1.Plugin
-	(*ListWorkersRequest)(nil),    // 5: slipway.host.v1alpha1.ListWorkersRequest
-	(*ListWorkersResponse)(nil),   // 6: slipway.host.v1alpha1.ListWorkersResponse
-	(*Worker)(nil),                // 7: slipway.host.v1alpha1.Worker
-	(*Owed)(nil),                  // 8: slipway.host.v1alpha1.Owed
-	(*Drain)(nil),                 // 9: slipway.host.v1alpha1.Drain
-	(*DrainArtifact)(nil),         // 10: slipway.host.v1alpha1.DrainArtifact
-	(*OrderWorkerRequest)(nil),    // 11: slipway.host.v1alpha1.OrderWorkerRequest
-	(*OrderWorkerResponse)(nil),   // 12: slipway.host.v1alpha1.OrderWorkerResponse
-	(*WatchDrainRequest)(nil),     // 13: slipway.host.v1alpha1.WatchDrainRequest
-	(*ExplainRequest)(nil),        // 14: slipway.host.v1alpha1.ExplainRequest
-	(*ListVolumesRequest)(nil),    // 15: slipway.host.v1alpha1.ListVolumesRequest
-	(*ListVolumesResponse)(nil),   // 16: slipway.host.v1alpha1.ListVolumesResponse
-	(*Volume)(nil),                // 17: slipway.host.v1alpha1.Volume
-	(*ReapRequest)(nil),           // 18: slipway.host.v1alpha1.ReapRequest
-	(*ReapResponse)(nil),          // 19: slipway.host.v1alpha1.ReapResponse
-	(*ReapVerdict)(nil),           // 20: slipway.host.v1alpha1.ReapVerdict
-	(*ExplainReapRequest)(nil),    // 21: slipway.host.v1alpha1.ExplainReapRequest
-	(*ExplainReapResponse)(nil),   // 22: slipway.host.v1alpha1.ExplainReapResponse
-	(*ExplainResponse)(nil),       // 23: slipway.host.v1alpha1.ExplainResponse
-	(*Explanation)(nil),           // 24: slipway.host.v1alpha1.Explanation
-	(*Score)(nil),                 // 25: slipway.host.v1alpha1.Score
-	(*Verdict)(nil),               // 26: slipway.host.v1alpha1.Verdict
-	nil,                           // 27: slipway.host.v1alpha1.Worker.AttributesEntry
-	nil,                           // 28: slipway.host.v1alpha1.ReapResponse.AwayEntry
-	(*durationpb.Duration)(nil),   // 29: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
-	(*Error)(nil),                 // 31: slipway.host.v1alpha1.Error
-	(*Resources)(nil),             // 32: slipway.host.v1alpha1.Resources
-	(*JobFile)(nil),               // 33: slipway.host.v1alpha1.JobFile
+	(*ReloadRequest)(nil),         // 5: slipway.host.v1alpha1.ReloadRequest
+	(*ReloadResponse)(nil),        // 6: slipway.host.v1alpha1.ReloadResponse
+	(*Change)(nil),                // 7: slipway.host.v1alpha1.Change
+	(*RestartPluginRequest)(nil),  // 8: slipway.host.v1alpha1.RestartPluginRequest
+	(*RestartPluginResponse)(nil), // 9: slipway.host.v1alpha1.RestartPluginResponse
+	(*ListWorkersRequest)(nil),    // 10: slipway.host.v1alpha1.ListWorkersRequest
+	(*ListWorkersResponse)(nil),   // 11: slipway.host.v1alpha1.ListWorkersResponse
+	(*Worker)(nil),                // 12: slipway.host.v1alpha1.Worker
+	(*Owed)(nil),                  // 13: slipway.host.v1alpha1.Owed
+	(*Drain)(nil),                 // 14: slipway.host.v1alpha1.Drain
+	(*DrainArtifact)(nil),         // 15: slipway.host.v1alpha1.DrainArtifact
+	(*OrderWorkerRequest)(nil),    // 16: slipway.host.v1alpha1.OrderWorkerRequest
+	(*OrderWorkerResponse)(nil),   // 17: slipway.host.v1alpha1.OrderWorkerResponse
+	(*WatchDrainRequest)(nil),     // 18: slipway.host.v1alpha1.WatchDrainRequest
+	(*ExplainRequest)(nil),        // 19: slipway.host.v1alpha1.ExplainRequest
+	(*ListVolumesRequest)(nil),    // 20: slipway.host.v1alpha1.ListVolumesRequest
+	(*ListVolumesResponse)(nil),   // 21: slipway.host.v1alpha1.ListVolumesResponse
+	(*Volume)(nil),                // 22: slipway.host.v1alpha1.Volume
+	(*ReapRequest)(nil),           // 23: slipway.host.v1alpha1.ReapRequest
+	(*ReapResponse)(nil),          // 24: slipway.host.v1alpha1.ReapResponse
+	(*ReapVerdict)(nil),           // 25: slipway.host.v1alpha1.ReapVerdict
+	(*ExplainReapRequest)(nil),    // 26: slipway.host.v1alpha1.ExplainReapRequest
+	(*ExplainReapResponse)(nil),   // 27: slipway.host.v1alpha1.ExplainReapResponse
+	(*ExplainResponse)(nil),       // 28: slipway.host.v1alpha1.ExplainResponse
+	(*Explanation)(nil),           // 29: slipway.host.v1alpha1.Explanation
+	(*Score)(nil),                 // 30: slipway.host.v1alpha1.Score
+	(*Verdict)(nil),               // 31: slipway.host.v1alpha1.Verdict
+	nil,                           // 32: slipway.host.v1alpha1.Worker.AttributesEntry
+	nil,                           // 33: slipway.host.v1alpha1.ReapResponse.AwayEntry
+	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(*Error)(nil),                 // 36: slipway.host.v1alpha1.Error
+	(*Resources)(nil),             // 37: slipway.host.v1alpha1.Resources
+	(*JobFile)(nil),               // 38: slipway.host.v1alpha1.JobFile
 }
 var file_slipway_host_v1alpha1_host_proto_depIdxs = []int32{
-	29, // 0: slipway.host.v1alpha1.ListPluginsRequest.patience:type_name -> google.protobuf.Duration
+	34, // 0: slipway.host.v1alpha1.ListPluginsRequest.patience:type_name -> google.protobuf.Duration
 	4,  // 1: slipway.host.v1alpha1.ListPluginsResponse.plugins:type_name -> slipway.host.v1alpha1.Plugin
-	30, // 2: slipway.host.v1alpha1.Plugin.since:type_name -> google.protobuf.Timestamp
-	31, // 3: slipway.host.v1alpha1.Plugin.error:type_name -> slipway.host.v1alpha1.Error
-	29, // 4: slipway.host.v1alpha1.ListWorkersRequest.patience:type_name -> google.protobuf.Duration
-	7,  // 5: slipway.host.v1alpha1.ListWorkersResponse.workers:type_name -> slipway.host.v1alpha1.Worker
-	30, // 6: slipway.host.v1alpha1.Worker.since:type_name -> google.protobuf.Timestamp
-	27, // 7: slipway.host.v1alpha1.Worker.attributes:type_name -> slipway.host.v1alpha1.Worker.AttributesEntry
-	32, // 8: slipway.host.v1alpha1.Worker.capacity:type_name -> slipway.host.v1alpha1.Resources
-	32, // 9: slipway.host.v1alpha1.Worker.used:type_name -> slipway.host.v1alpha1.Resources
-	9,  // 10: slipway.host.v1alpha1.Worker.drain:type_name -> slipway.host.v1alpha1.Drain
-	8,  // 11: slipway.host.v1alpha1.Worker.owed:type_name -> slipway.host.v1alpha1.Owed
-	30, // 12: slipway.host.v1alpha1.Owed.since:type_name -> google.protobuf.Timestamp
-	10, // 13: slipway.host.v1alpha1.Drain.artifacts:type_name -> slipway.host.v1alpha1.DrainArtifact
-	33, // 14: slipway.host.v1alpha1.ExplainRequest.file:type_name -> slipway.host.v1alpha1.JobFile
-	17, // 15: slipway.host.v1alpha1.ListVolumesResponse.volumes:type_name -> slipway.host.v1alpha1.Volume
-	30, // 16: slipway.host.v1alpha1.Volume.created_at:type_name -> google.protobuf.Timestamp
-	20, // 17: slipway.host.v1alpha1.ReapResponse.verdicts:type_name -> slipway.host.v1alpha1.ReapVerdict
-	28, // 18: slipway.host.v1alpha1.ReapResponse.away:type_name -> slipway.host.v1alpha1.ReapResponse.AwayEntry
-	30, // 19: slipway.host.v1alpha1.ReapVerdict.at:type_name -> google.protobuf.Timestamp
-	31, // 20: slipway.host.v1alpha1.ReapVerdict.error:type_name -> slipway.host.v1alpha1.Error
-	20, // 21: slipway.host.v1alpha1.ExplainReapResponse.verdicts:type_name -> slipway.host.v1alpha1.ReapVerdict
-	24, // 22: slipway.host.v1alpha1.ExplainResponse.explanations:type_name -> slipway.host.v1alpha1.Explanation
-	25, // 23: slipway.host.v1alpha1.Explanation.scores:type_name -> slipway.host.v1alpha1.Score
-	30, // 24: slipway.host.v1alpha1.Explanation.at:type_name -> google.protobuf.Timestamp
-	29, // 25: slipway.host.v1alpha1.Explanation.waited:type_name -> google.protobuf.Duration
-	26, // 26: slipway.host.v1alpha1.Explanation.workers:type_name -> slipway.host.v1alpha1.Verdict
-	31, // 27: slipway.host.v1alpha1.Explanation.error:type_name -> slipway.host.v1alpha1.Error
-	25, // 28: slipway.host.v1alpha1.Verdict.scores:type_name -> slipway.host.v1alpha1.Score
-	0,  // 29: slipway.host.v1alpha1.HostService.GetHost:input_type -> slipway.host.v1alpha1.GetHostRequest
-	2,  // 30: slipway.host.v1alpha1.HostService.ListPlugins:input_type -> slipway.host.v1alpha1.ListPluginsRequest
-	5,  // 31: slipway.host.v1alpha1.HostService.ListWorkers:input_type -> slipway.host.v1alpha1.ListWorkersRequest
-	11, // 32: slipway.host.v1alpha1.HostService.OrderWorker:input_type -> slipway.host.v1alpha1.OrderWorkerRequest
-	13, // 33: slipway.host.v1alpha1.HostService.WatchDrain:input_type -> slipway.host.v1alpha1.WatchDrainRequest
-	15, // 34: slipway.host.v1alpha1.HostService.ListVolumes:input_type -> slipway.host.v1alpha1.ListVolumesRequest
-	18, // 35: slipway.host.v1alpha1.HostService.Reap:input_type -> slipway.host.v1alpha1.ReapRequest
-	21, // 36: slipway.host.v1alpha1.HostService.ExplainReap:input_type -> slipway.host.v1alpha1.ExplainReapRequest
-	14, // 37: slipway.host.v1alpha1.HostService.Explain:input_type -> slipway.host.v1alpha1.ExplainRequest
-	1,  // 38: slipway.host.v1alpha1.HostService.GetHost:output_type -> slipway.host.v1alpha1.GetHostResponse
-	3,  // 39: slipway.host.v1alpha1.HostService.ListPlugins:output_type -> slipway.host.v1alpha1.ListPluginsResponse
-	6,  // 40: slipway.host.v1alpha1.HostService.ListWorkers:output_type -> slipway.host.v1alpha1.ListWorkersResponse
-	12, // 41: slipway.host.v1alpha1.HostService.OrderWorker:output_type -> slipway.host.v1alpha1.OrderWorkerResponse
-	9,  // 42: slipway.host.v1alpha1.HostService.WatchDrain:output_type -> slipway.host.v1alpha1.Drain
-	16, // 43: slipway.host.v1alpha1.HostService.ListVolumes:output_type -> slipway.host.v1alpha1.ListVolumesResponse
-	19, // 44: slipway.host.v1alpha1.HostService.Reap:output_type -> slipway.host.v1alpha1.ReapResponse
-	22, // 45: slipway.host.v1alpha1.HostService.ExplainReap:output_type -> slipway.host.v1alpha1.ExplainReapResponse
-	23, // 46: slipway.host.v1alpha1.HostService.Explain:output_type -> slipway.host.v1alpha1.ExplainResponse
-	38, // [38:47] is the sub-list for method output_type
-	29, // [29:38] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	35, // 2: slipway.host.v1alpha1.Plugin.since:type_name -> google.protobuf.Timestamp
+	36, // 3: slipway.host.v1alpha1.Plugin.error:type_name -> slipway.host.v1alpha1.Error
+	7,  // 4: slipway.host.v1alpha1.ReloadResponse.changes:type_name -> slipway.host.v1alpha1.Change
+	34, // 5: slipway.host.v1alpha1.ListWorkersRequest.patience:type_name -> google.protobuf.Duration
+	12, // 6: slipway.host.v1alpha1.ListWorkersResponse.workers:type_name -> slipway.host.v1alpha1.Worker
+	35, // 7: slipway.host.v1alpha1.Worker.since:type_name -> google.protobuf.Timestamp
+	32, // 8: slipway.host.v1alpha1.Worker.attributes:type_name -> slipway.host.v1alpha1.Worker.AttributesEntry
+	37, // 9: slipway.host.v1alpha1.Worker.capacity:type_name -> slipway.host.v1alpha1.Resources
+	37, // 10: slipway.host.v1alpha1.Worker.used:type_name -> slipway.host.v1alpha1.Resources
+	14, // 11: slipway.host.v1alpha1.Worker.drain:type_name -> slipway.host.v1alpha1.Drain
+	13, // 12: slipway.host.v1alpha1.Worker.owed:type_name -> slipway.host.v1alpha1.Owed
+	35, // 13: slipway.host.v1alpha1.Owed.since:type_name -> google.protobuf.Timestamp
+	15, // 14: slipway.host.v1alpha1.Drain.artifacts:type_name -> slipway.host.v1alpha1.DrainArtifact
+	38, // 15: slipway.host.v1alpha1.ExplainRequest.file:type_name -> slipway.host.v1alpha1.JobFile
+	22, // 16: slipway.host.v1alpha1.ListVolumesResponse.volumes:type_name -> slipway.host.v1alpha1.Volume
+	35, // 17: slipway.host.v1alpha1.Volume.created_at:type_name -> google.protobuf.Timestamp
+	25, // 18: slipway.host.v1alpha1.ReapResponse.verdicts:type_name -> slipway.host.v1alpha1.ReapVerdict
+	33, // 19: slipway.host.v1alpha1.ReapResponse.away:type_name -> slipway.host.v1alpha1.ReapResponse.AwayEntry
+	35, // 20: slipway.host.v1alpha1.ReapVerdict.at:type_name -> google.protobuf.Timestamp
+	36, // 21: slipway.host.v1alpha1.ReapVerdict.error:type_name -> slipway.host.v1alpha1.Error
+	25, // 22: slipway.host.v1alpha1.ExplainReapResponse.verdicts:type_name -> slipway.host.v1alpha1.ReapVerdict
+	29, // 23: slipway.host.v1alpha1.ExplainResponse.explanations:type_name -> slipway.host.v1alpha1.Explanation
+	30, // 24: slipway.host.v1alpha1.Explanation.scores:type_name -> slipway.host.v1alpha1.Score
+	35, // 25: slipway.host.v1alpha1.Explanation.at:type_name -> google.protobuf.Timestamp
+	34, // 26: slipway.host.v1alpha1.Explanation.waited:type_name -> google.protobuf.Duration
+	31, // 27: slipway.host.v1alpha1.Explanation.workers:type_name -> slipway.host.v1alpha1.Verdict
+	36, // 28: slipway.host.v1alpha1.Explanation.error:type_name -> slipway.host.v1alpha1.Error
+	30, // 29: slipway.host.v1alpha1.Verdict.scores:type_name -> slipway.host.v1alpha1.Score
+	0,  // 30: slipway.host.v1alpha1.HostService.GetHost:input_type -> slipway.host.v1alpha1.GetHostRequest
+	2,  // 31: slipway.host.v1alpha1.HostService.ListPlugins:input_type -> slipway.host.v1alpha1.ListPluginsRequest
+	10, // 32: slipway.host.v1alpha1.HostService.ListWorkers:input_type -> slipway.host.v1alpha1.ListWorkersRequest
+	16, // 33: slipway.host.v1alpha1.HostService.OrderWorker:input_type -> slipway.host.v1alpha1.OrderWorkerRequest
+	18, // 34: slipway.host.v1alpha1.HostService.WatchDrain:input_type -> slipway.host.v1alpha1.WatchDrainRequest
+	20, // 35: slipway.host.v1alpha1.HostService.ListVolumes:input_type -> slipway.host.v1alpha1.ListVolumesRequest
+	5,  // 36: slipway.host.v1alpha1.HostService.Reload:input_type -> slipway.host.v1alpha1.ReloadRequest
+	8,  // 37: slipway.host.v1alpha1.HostService.RestartPlugin:input_type -> slipway.host.v1alpha1.RestartPluginRequest
+	23, // 38: slipway.host.v1alpha1.HostService.Reap:input_type -> slipway.host.v1alpha1.ReapRequest
+	26, // 39: slipway.host.v1alpha1.HostService.ExplainReap:input_type -> slipway.host.v1alpha1.ExplainReapRequest
+	19, // 40: slipway.host.v1alpha1.HostService.Explain:input_type -> slipway.host.v1alpha1.ExplainRequest
+	1,  // 41: slipway.host.v1alpha1.HostService.GetHost:output_type -> slipway.host.v1alpha1.GetHostResponse
+	3,  // 42: slipway.host.v1alpha1.HostService.ListPlugins:output_type -> slipway.host.v1alpha1.ListPluginsResponse
+	11, // 43: slipway.host.v1alpha1.HostService.ListWorkers:output_type -> slipway.host.v1alpha1.ListWorkersResponse
+	17, // 44: slipway.host.v1alpha1.HostService.OrderWorker:output_type -> slipway.host.v1alpha1.OrderWorkerResponse
+	14, // 45: slipway.host.v1alpha1.HostService.WatchDrain:output_type -> slipway.host.v1alpha1.Drain
+	21, // 46: slipway.host.v1alpha1.HostService.ListVolumes:output_type -> slipway.host.v1alpha1.ListVolumesResponse
+	6,  // 47: slipway.host.v1alpha1.HostService.Reload:output_type -> slipway.host.v1alpha1.ReloadResponse
+	9,  // 48: slipway.host.v1alpha1.HostService.RestartPlugin:output_type -> slipway.host.v1alpha1.RestartPluginResponse
+	24, // 49: slipway.host.v1alpha1.HostService.Reap:output_type -> slipway.host.v1alpha1.ReapResponse
+	27, // 50: slipway.host.v1alpha1.HostService.ExplainReap:output_type -> slipway.host.v1alpha1.ExplainReapResponse
+	28, // 51: slipway.host.v1alpha1.HostService.Explain:output_type -> slipway.host.v1alpha1.ExplainResponse
+	41, // [41:52] is the sub-list for method output_type
+	30, // [30:41] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_host_proto_init() }
@@ -2213,7 +2471,7 @@ func file_slipway_host_v1alpha1_host_proto_init() {
 	}
 	file_slipway_host_v1alpha1_common_proto_init()
 	file_slipway_host_v1alpha1_run_proto_init()
-	file_slipway_host_v1alpha1_host_proto_msgTypes[14].OneofWrappers = []any{
+	file_slipway_host_v1alpha1_host_proto_msgTypes[19].OneofWrappers = []any{
 		(*ExplainRequest_File)(nil),
 		(*ExplainRequest_Owner)(nil),
 		(*ExplainRequest_Run)(nil),
@@ -2224,7 +2482,7 @@ func file_slipway_host_v1alpha1_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_host_v1alpha1_host_proto_rawDesc), len(file_slipway_host_v1alpha1_host_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
