@@ -100,7 +100,7 @@ func runContainerEnds(ctx context.Context, c *C) {
 	c.OK(c.W.StartProcess(ctx, spec.ID, done), "starting")
 	c.AwaitExited(ctx, spec.ID, done.ID)
 	was, _ := c.Process(ctx, spec.ID, done.ID)
-	running := c.Started(ctx, spec.ID, c.Commands.Sleep(), m.on)
+	running := c.marked(ctx, spec.ID, m)
 	c.endContainer(ctx, spec.ID, m)
 
 	switch i, listed := c.ListContainer(ctx, spec.ID); {

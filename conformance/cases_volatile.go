@@ -92,7 +92,7 @@ func runVolatile(ctx context.Context, c *C) {
 	m := newMark()
 	v := c.Sealed(ctx, someTree()...)
 	id := c.Container(ctx, c.Mounts(sdk.Mount{Volume: v, Path: "/v", ReadOnly: true}))
-	c.Started(ctx, id, c.Commands.Sleep(), m.on)
+	c.marked(ctx, id, m)
 	local := c.suite.target.Local && len(m.processes()) > 0
 	if !local {
 		c.Logf("the processes of its containers are not seen on this machine")

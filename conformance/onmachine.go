@@ -25,6 +25,12 @@ func newMark() mark { return mark("CF_MARK=" + string(sdk.NewToken())) }
 // on gives a process the mark.
 func (m mark) on(s *sdk.ProcessSpec) { s.Env = append(slices.Clone(s.Env), string(m)) }
 
+// marked starts a process with a mark that has said "ready" and a newline, and waits. It is the same program all the time: one that makes way for another
+// shows for a moment no variables at all.
+func (c *C) marked(ctx context.Context, id sdk.ContainerID, m mark) sdk.ProcessID {
+	return c.Started(ctx, id, c.Commands.Gate("ready\n", "", 0), WithStdin, m.on)
+}
+
 // processes gives the numbers of the processes on this machine that began with the mark. There are none where /proc does not show them: on another
 // kind of system, to a user who may not look, and where a plugin's processes are none of the machine's.
 func (m mark) processes() []int {

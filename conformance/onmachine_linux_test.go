@@ -19,10 +19,13 @@ func begun(t *testing.T, m mark) *exec.Cmd {
 	t.Helper()
 	var spec sdk.ProcessSpec
 	m.on(&spec)
-	cmd := exec.Command("sh", "-c", "echo ready; exec sleep 3600")
+	cmd := exec.Command("sh", "-c", "echo ready; read -r line")
 	cmd.Env = append(os.Environ(), spec.Env...)
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cmd.StdinPipe(); err != nil { // it stays open
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {

@@ -315,7 +315,7 @@ func TestKeeperKilled(t *testing.T) {
 	if out, exit, err := follow("running", ""); out != "here\n" || exit != nil || !errors.Is(err, sdk.ReasonAbandoned) {
 		t.Errorf("following what was running: %q, %+v, %v; want its output and %v", out, exit, err, sdk.ReasonAbandoned)
 	}
-	if _, _, err := follow("never", ""); !sdk.IsNotFound(err, sdk.KindProcess) {
-		t.Errorf("following what was never started: %v", err)
+	if _, _, err := follow("never", ""); !errors.Is(err, sdk.ReasonDead) {
+		t.Errorf("following what was never started: %v, want %v", err, sdk.ReasonDead)
 	}
 }
