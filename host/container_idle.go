@@ -43,13 +43,37 @@ func (h *Host) recordOf(tx *store.Tx, c store.Container) (reap.ContainerRecord, 
 		return r, fmt.Errorf("record of container %s: %w", c.ID, err)
 	}
 	r.Uses, r.Kept = kept.mounted(), kept.Kept
-	if r.TTL, r.Used = kept.TTL, c.UpdatedAt; r.TTL == 0 {
+	if r.TTL = kept.TTL; r.TTL == 0 {
+		r.Used = c.UpdatedAt
 		return r, nil
 	}
 	processes, err := tx.Processes(store.ProcessFilter{Container: c.ID})
-	for _, p := range processes {
-		r.Running = r.Running || p.State == lifecycle.ProcessStarting || p.State == lifecycle.ProcessRunning
-		r.Used = later(r.Used, p.EndedAt)
-	}
+	r.Used, r.Running = lastUse(c, processes)
 	return r, err
+}
+
+// lastUse is when a container that has a TTL was used last, and tells whether something runs in it, which uses it still.
+func lastUse(c store.Container, processes []store.Process) (at time.Time, running bool) {
+	at = c.UpdatedAt
+	for _, p := range processes {
+		running = running || p.State == lifecycle.ProcessStarting || p.State == lifecycle.ProcessRunning
+		at = later(at, p.EndedAt)
+	}
+	return at, running
+}
+
+// expires is when a container goes by itself unless it is used before; zero: it does not, or something runs in it.
+func expires(c store.Container, processes []store.Process) (time.Time, error) {
+	var kept containerRecord
+	if c.State != lifecycle.ContainerReady {
+		return time.Time{}, nil
+	}
+	if err := json.Unmarshal(c.Spec, &kept); err != nil {
+		return time.Time{}, fmt.Errorf("record of container %s: %w", c.ID, err)
+	}
+	at, running := lastUse(c, processes)
+	if kept.TTL == 0 || running {
+		return time.Time{}, nil
+	}
+	return at.Add(kept.TTL), nil
 }

@@ -28,6 +28,16 @@ func TestIdleContainer(t *testing.T) {
 			t.Errorf("it is %s, want %s", got, want)
 		}
 	}
+	expires := func(owner string, in time.Duration) {
+		t.Helper()
+		all, err := h.Containers(t.Context(), owner)
+		if err != nil || len(all) != 1 {
+			t.Fatalf("%+v, %v", all, err)
+		}
+		if got := all[0].Expires; in == 0 && !got.IsZero() || in > 0 && !got.Equal(opts.clock.wall().Add(in)) {
+			t.Errorf("%s expires %v, want in %s of %v", owner, got, in, opts.clock.wall())
+		}
+	}
 	c, err := h.Container(t.Context(), "owner", ContainerRequest{TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +45,10 @@ func TestIdleContainer(t *testing.T) {
 	if _, err := h.Container(t.Context(), "another", ContainerRequest{}); err != nil {
 		t.Fatal(err)
 	}
+	expires("owner", ttl)
+	expires("another", 0)
 	reaped(ttl-time.Second, lifecycle.ContainerReady)
+	expires("owner", time.Second)
 	if _, err := h.FindContainer(t.Context(), "owner"); err != nil {
 		t.Fatal(err)
 	}
@@ -48,6 +61,7 @@ func TestIdleContainer(t *testing.T) {
 		t.Fatal(err)
 	}
 	reaped(9*ttl, lifecycle.ContainerReady) // it runs
+	expires("owner", 0)
 	if err := p.Signal(t.Context(), "TERM"); err != nil {
 		t.Fatal(err)
 	}
@@ -56,6 +70,7 @@ func TestIdleContainer(t *testing.T) {
 	closeTestHost(t, h)
 	h = openHost(t, rt, opts, "m")
 	reaped(2*time.Second, lifecycle.ContainerDestroyed)
+	expires("owner", 0)
 	if got := stateOf(t, h, "another"); got != lifecycle.ContainerReady {
 		t.Errorf("one that has no TTL is %s", got)
 	}

@@ -30,6 +30,7 @@ type ContainerInfo struct {
 	Worker    string
 	State     string // creating, ready, destroying, destroyed or lost
 	Created   time.Time
+	Expires   time.Time // when it goes by itself unless it is used before; zero: it does not, or something runs in it
 	Processes []ProcessInfo
 }
 
@@ -121,6 +122,9 @@ func containersIn(ctx context.Context, st *store.Store, ownerPrefix string) ([]C
 			c := ContainerInfo{ID: row.ID, Owner: row.Owner, Worker: row.Worker, State: row.State, Created: row.CreatedAt}
 			processes, err := tx.Processes(store.ProcessFilter{Container: row.ID})
 			if err != nil {
+				return err
+			}
+			if c.Expires, err = expires(row, processes); err != nil {
 				return err
 			}
 			for _, p := range processes {

@@ -49,7 +49,7 @@ func TestServeLook(t *testing.T) {
 	second.await("only - waits: ")
 
 	look := func(args ...string) result { return p.run(append(args, "--state", "state")...) }
-	look("ps").wants(0).shows("RUN  STATE    BEGAN", "a    running  ", "b    running  ", "OWNER       WORKER  CONTAINER  PROCESS  STATE    COMMAND  SINCE",
+	look("ps").wants(0).shows("RUN  STATE    BEGAN", "a    running  ", "b    running  ", "OWNER       WORKER  CONTAINER  PROCESS  STATE    COMMAND  SINCE                EXPIRES",
 		"run/a/only  m       ready      main     running  sh       ")
 	var all jsonListed
 	p.must(json.Unmarshal([]byte(look("ps", "a", "-o", "json").wants(0).out), &all))
@@ -80,7 +80,7 @@ func TestServeLook(t *testing.T) {
 	for _, r := range []*running{first, second} {
 		r.wait().wants(0)
 	}
-	look("ps").wants(0).prints("RUN  STATE  BEGAN  ENDED\n\nOWNER  WORKER  CONTAINER  PROCESS  STATE  COMMAND  SINCE\n")
+	look("ps").wants(0).prints("RUN  STATE  BEGAN  ENDED\n\nOWNER  WORKER  CONTAINER  PROCESS  STATE  COMMAND  SINCE  EXPIRES\n")
 	after := look("ps", "--all").wants(0).shows("a    ended  ", "b    ended  ", "run/a/only  m       destroyed  main     exited with 0  sh")
 	s.stop()
 	look("ps", "--all").wants(0).prints(after.out) // without the daemon

@@ -92,17 +92,17 @@ func (l listed) write(to *outlet) error {
 		return err
 	}
 	fmt.Fprintln(to)
-	t = newTable(to, "OWNER", "WORKER", "CONTAINER", "PROCESS", "STATE", "COMMAND", "SINCE")
+	t = newTable(to, "OWNER", "WORKER", "CONTAINER", "PROCESS", "STATE", "COMMAND", "SINCE", "EXPIRES")
 	for _, c := range l.containers {
 		if len(c.Processes) == 0 {
-			t.row(dash(c.Owner), c.Worker, c.State, "-", "-", "-", clock(c.Created))
+			t.row(dash(c.Owner), c.Worker, c.State, "-", "-", "-", clock(c.Created), clock(c.Expires))
 		}
 		for _, p := range c.Processes {
 			since := p.Started
 			if !p.Ended.IsZero() {
 				since = p.Ended
 			}
-			t.row(dash(c.Owner), c.Worker, c.State, p.Name, processState(p), dash(p.Path), clock(since))
+			t.row(dash(c.Owner), c.Worker, c.State, p.Name, processState(p), dash(p.Path), clock(since), clock(c.Expires))
 		}
 	}
 	return t.end()
@@ -145,6 +145,7 @@ type jsonContainer struct {
 	Worker    string        `json:"worker"`
 	State     string        `json:"state"` // creating, ready, destroying, destroyed or lost
 	Created   time.Time     `json:"created"`
+	Expires   *time.Time    `json:"expires,omitempty"` // when it goes by itself unless it is used before
 	Processes []jsonProcess `json:"processes"`
 }
 
@@ -164,7 +165,7 @@ func (l listed) writeJSON(to *outlet) error {
 		out.Runs = append(out.Runs, jsonRun{ID: r.ID, State: l.state(r), Began: r.Created, Ended: known(r.EndedAt)})
 	}
 	for _, c := range l.containers {
-		j := jsonContainer{ID: c.ID, Owner: c.Owner, Worker: c.Worker, State: c.State, Created: c.Created, Processes: []jsonProcess{}}
+		j := jsonContainer{ID: c.ID, Owner: c.Owner, Worker: c.Worker, State: c.State, Created: c.Created, Expires: known(c.Expires), Processes: []jsonProcess{}}
 		for _, p := range c.Processes {
 			j.Processes = append(j.Processes, jsonProcess{Name: p.Name, State: p.State, Command: p.Path, Started: known(p.Started), Ended: known(p.Ended),
 				Exit: exitJSON(p.Exit), Reason: p.Reason})

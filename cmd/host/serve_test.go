@@ -329,6 +329,10 @@ func TestServeCurl(t *testing.T) {
 	if !strings.Contains(out.String(), "hello\n") {
 		t.Errorf("the container's process prints nothing:\n%s", out.String())
 	}
+	var ps struct{ Containers []jsonContainer }
+	if err := json.Unmarshal([]byte(p.run("ps", "-o", "json", "--state", "state").wants(0).out), &ps); err != nil || len(ps.Containers) != 1 || ps.Containers[0].Expires == nil {
+		t.Errorf("ps tells of no expiry: %+v, %v", ps, err)
+	}
 	p.run("gc", "explain", "shop/build", "--state", "state").wants(0).shows("used it for 1h0m0s")
 	p.run("rm", "shop/build").wants(codeUsage).says("--state").once()
 	p.run("rm", "run/one/exec", "--state", "state").wants(codeUsage).says("belongs to run one", "slipway run --abort one").once()

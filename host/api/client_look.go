@@ -68,7 +68,7 @@ func (c *Client) Containers(ctx context.Context, ownerPrefix string) ([]host.Con
 	}
 	var out []host.ContainerInfo
 	for _, i := range r.Msg.GetContainers() {
-		info := host.ContainerInfo{ID: i.GetId(), Owner: i.GetOwner(), Worker: i.GetWorker(), State: i.GetState(), Created: fromStamp(i.GetCreatedAt())}
+		info := host.ContainerInfo{ID: i.GetId(), Owner: i.GetOwner(), Worker: i.GetWorker(), State: i.GetState(), Created: fromStamp(i.GetCreatedAt()), Expires: fromStamp(i.GetExpiresAt())}
 		for _, p := range i.GetProcesses() {
 			info.Processes = append(info.Processes, host.ProcessInfo{Name: p.GetName(), State: p.GetState(), Path: p.GetPath(), Exit: fromExit(p.GetExit()),
 				Reason: p.GetReason(), Started: fromStamp(p.GetStartedAt()), Ended: fromStamp(p.GetEndedAt())})

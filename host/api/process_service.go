@@ -115,7 +115,7 @@ func (s containerService) ListContainers(ctx context.Context, c *connect.Request
 }
 
 func pbContainer(i host.ContainerInfo) *pb.Container {
-	out := &pb.Container{Id: i.ID, Owner: i.Owner, Worker: i.Worker, State: i.State, CreatedAt: stamp(i.Created)}
+	out := &pb.Container{Id: i.ID, Owner: i.Owner, Worker: i.Worker, State: i.State, CreatedAt: stamp(i.Created), ExpiresAt: stamp(i.Expires)}
 	for _, p := range i.Processes {
 		out.Processes = append(out.Processes, &pb.Process{Name: p.Name, State: p.State, Path: p.Path, StartedAt: stamp(p.Started), EndedAt: stamp(p.Ended),
 			Exit: pbExit(p.Exit), Reason: p.Reason})

@@ -580,7 +580,9 @@ type Container struct {
 	State     string                 `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// In the order of their names.
-	Processes     []*Process `protobuf:"bytes,6,rep,name=processes,proto3" json:"processes,omitempty"`
+	Processes []*Process `protobuf:"bytes,6,rep,name=processes,proto3" json:"processes,omitempty"`
+	// When it goes by itself, unless it is used before. Absent: it does not, or something runs in it.
+	ExpiresAt     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=expires_at,json=expiresAt,proto3" json:"expires_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -653,6 +655,13 @@ func (x *Container) GetCreatedAt() *timestamppb.Timestamp {
 func (x *Container) GetProcesses() []*Process {
 	if x != nil {
 		return x.Processes
+	}
+	return nil
+}
+
+func (x *Container) GetExpiresAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpiresAt
 	}
 	return nil
 }
@@ -1636,7 +1645,7 @@ const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"\x16ListContainersResponse\x12@\n" +
 	"\n" +
 	"containers\x18\x01 \x03(\v2 .slipway.host.v1alpha1.ContainerR\n" +
-	"containers\"\xd8\x01\n" +
+	"containers\"\x93\x02\n" +
 	"\tContainer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x16\n" +
@@ -1644,7 +1653,9 @@ const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"\x05state\x18\x04 \x01(\tR\x05state\x129\n" +
 	"\n" +
 	"created_at\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12<\n" +
-	"\tprocesses\x18\x06 \x03(\v2\x1e.slipway.host.v1alpha1.ProcessR\tprocesses\"\x82\x02\n" +
+	"\tprocesses\x18\x06 \x03(\v2\x1e.slipway.host.v1alpha1.ProcessR\tprocesses\x129\n" +
+	"\n" +
+	"expires_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x82\x02\n" +
 	"\aProcess\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x12\n" +
@@ -1780,40 +1791,41 @@ var file_slipway_host_v1alpha1_process_proto_depIdxs = []int32{
 	7,  // 8: slipway.host.v1alpha1.ListContainersResponse.containers:type_name -> slipway.host.v1alpha1.Container
 	27, // 9: slipway.host.v1alpha1.Container.created_at:type_name -> google.protobuf.Timestamp
 	8,  // 10: slipway.host.v1alpha1.Container.processes:type_name -> slipway.host.v1alpha1.Process
-	27, // 11: slipway.host.v1alpha1.Process.started_at:type_name -> google.protobuf.Timestamp
-	27, // 12: slipway.host.v1alpha1.Process.ended_at:type_name -> google.protobuf.Timestamp
-	28, // 13: slipway.host.v1alpha1.Process.exit:type_name -> slipway.host.v1alpha1.Exit
-	24, // 14: slipway.host.v1alpha1.SealContainerResponse.outputs:type_name -> slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
-	15, // 15: slipway.host.v1alpha1.WaitProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	28, // 16: slipway.host.v1alpha1.WaitProcessResponse.exit:type_name -> slipway.host.v1alpha1.Exit
-	29, // 17: slipway.host.v1alpha1.WaitProcessResponse.error:type_name -> slipway.host.v1alpha1.Error
-	15, // 18: slipway.host.v1alpha1.FollowOutputRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	27, // 19: slipway.host.v1alpha1.Record.time:type_name -> google.protobuf.Timestamp
-	15, // 20: slipway.host.v1alpha1.WriteStdinRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	15, // 21: slipway.host.v1alpha1.SignalProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	0,  // 22: slipway.host.v1alpha1.ContainerService.EnsureContainer:input_type -> slipway.host.v1alpha1.EnsureContainerRequest
-	5,  // 23: slipway.host.v1alpha1.ContainerService.ListContainers:input_type -> slipway.host.v1alpha1.ListContainersRequest
-	9,  // 24: slipway.host.v1alpha1.ContainerService.SealContainer:input_type -> slipway.host.v1alpha1.SealContainerRequest
-	11, // 25: slipway.host.v1alpha1.ContainerService.DestroyContainer:input_type -> slipway.host.v1alpha1.DestroyContainerRequest
-	13, // 26: slipway.host.v1alpha1.ProcessService.StartProcess:input_type -> slipway.host.v1alpha1.StartProcessRequest
-	16, // 27: slipway.host.v1alpha1.ProcessService.WaitProcess:input_type -> slipway.host.v1alpha1.WaitProcessRequest
-	18, // 28: slipway.host.v1alpha1.ProcessService.FollowOutput:input_type -> slipway.host.v1alpha1.FollowOutputRequest
-	20, // 29: slipway.host.v1alpha1.ProcessService.WriteStdin:input_type -> slipway.host.v1alpha1.WriteStdinRequest
-	22, // 30: slipway.host.v1alpha1.ProcessService.SignalProcess:input_type -> slipway.host.v1alpha1.SignalProcessRequest
-	4,  // 31: slipway.host.v1alpha1.ContainerService.EnsureContainer:output_type -> slipway.host.v1alpha1.EnsureContainerResponse
-	6,  // 32: slipway.host.v1alpha1.ContainerService.ListContainers:output_type -> slipway.host.v1alpha1.ListContainersResponse
-	10, // 33: slipway.host.v1alpha1.ContainerService.SealContainer:output_type -> slipway.host.v1alpha1.SealContainerResponse
-	12, // 34: slipway.host.v1alpha1.ContainerService.DestroyContainer:output_type -> slipway.host.v1alpha1.DestroyContainerResponse
-	14, // 35: slipway.host.v1alpha1.ProcessService.StartProcess:output_type -> slipway.host.v1alpha1.StartProcessResponse
-	17, // 36: slipway.host.v1alpha1.ProcessService.WaitProcess:output_type -> slipway.host.v1alpha1.WaitProcessResponse
-	19, // 37: slipway.host.v1alpha1.ProcessService.FollowOutput:output_type -> slipway.host.v1alpha1.Record
-	21, // 38: slipway.host.v1alpha1.ProcessService.WriteStdin:output_type -> slipway.host.v1alpha1.WriteStdinResponse
-	23, // 39: slipway.host.v1alpha1.ProcessService.SignalProcess:output_type -> slipway.host.v1alpha1.SignalProcessResponse
-	31, // [31:40] is the sub-list for method output_type
-	22, // [22:31] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	27, // 11: slipway.host.v1alpha1.Container.expires_at:type_name -> google.protobuf.Timestamp
+	27, // 12: slipway.host.v1alpha1.Process.started_at:type_name -> google.protobuf.Timestamp
+	27, // 13: slipway.host.v1alpha1.Process.ended_at:type_name -> google.protobuf.Timestamp
+	28, // 14: slipway.host.v1alpha1.Process.exit:type_name -> slipway.host.v1alpha1.Exit
+	24, // 15: slipway.host.v1alpha1.SealContainerResponse.outputs:type_name -> slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
+	15, // 16: slipway.host.v1alpha1.WaitProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	28, // 17: slipway.host.v1alpha1.WaitProcessResponse.exit:type_name -> slipway.host.v1alpha1.Exit
+	29, // 18: slipway.host.v1alpha1.WaitProcessResponse.error:type_name -> slipway.host.v1alpha1.Error
+	15, // 19: slipway.host.v1alpha1.FollowOutputRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	27, // 20: slipway.host.v1alpha1.Record.time:type_name -> google.protobuf.Timestamp
+	15, // 21: slipway.host.v1alpha1.WriteStdinRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	15, // 22: slipway.host.v1alpha1.SignalProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	0,  // 23: slipway.host.v1alpha1.ContainerService.EnsureContainer:input_type -> slipway.host.v1alpha1.EnsureContainerRequest
+	5,  // 24: slipway.host.v1alpha1.ContainerService.ListContainers:input_type -> slipway.host.v1alpha1.ListContainersRequest
+	9,  // 25: slipway.host.v1alpha1.ContainerService.SealContainer:input_type -> slipway.host.v1alpha1.SealContainerRequest
+	11, // 26: slipway.host.v1alpha1.ContainerService.DestroyContainer:input_type -> slipway.host.v1alpha1.DestroyContainerRequest
+	13, // 27: slipway.host.v1alpha1.ProcessService.StartProcess:input_type -> slipway.host.v1alpha1.StartProcessRequest
+	16, // 28: slipway.host.v1alpha1.ProcessService.WaitProcess:input_type -> slipway.host.v1alpha1.WaitProcessRequest
+	18, // 29: slipway.host.v1alpha1.ProcessService.FollowOutput:input_type -> slipway.host.v1alpha1.FollowOutputRequest
+	20, // 30: slipway.host.v1alpha1.ProcessService.WriteStdin:input_type -> slipway.host.v1alpha1.WriteStdinRequest
+	22, // 31: slipway.host.v1alpha1.ProcessService.SignalProcess:input_type -> slipway.host.v1alpha1.SignalProcessRequest
+	4,  // 32: slipway.host.v1alpha1.ContainerService.EnsureContainer:output_type -> slipway.host.v1alpha1.EnsureContainerResponse
+	6,  // 33: slipway.host.v1alpha1.ContainerService.ListContainers:output_type -> slipway.host.v1alpha1.ListContainersResponse
+	10, // 34: slipway.host.v1alpha1.ContainerService.SealContainer:output_type -> slipway.host.v1alpha1.SealContainerResponse
+	12, // 35: slipway.host.v1alpha1.ContainerService.DestroyContainer:output_type -> slipway.host.v1alpha1.DestroyContainerResponse
+	14, // 36: slipway.host.v1alpha1.ProcessService.StartProcess:output_type -> slipway.host.v1alpha1.StartProcessResponse
+	17, // 37: slipway.host.v1alpha1.ProcessService.WaitProcess:output_type -> slipway.host.v1alpha1.WaitProcessResponse
+	19, // 38: slipway.host.v1alpha1.ProcessService.FollowOutput:output_type -> slipway.host.v1alpha1.Record
+	21, // 39: slipway.host.v1alpha1.ProcessService.WriteStdin:output_type -> slipway.host.v1alpha1.WriteStdinResponse
+	23, // 40: slipway.host.v1alpha1.ProcessService.SignalProcess:output_type -> slipway.host.v1alpha1.SignalProcessResponse
+	32, // [32:41] is the sub-list for method output_type
+	23, // [23:32] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_process_proto_init() }
