@@ -78,6 +78,9 @@ func runByHand(ctx context.Context, c *C) {
 func runStdout(ctx context.Context, c *C) {
 	w := c.wired(ctx)
 	w.call(ctx, "Worker/SealVolume", wire.Message{"worker": w.worker, "id": w.volume(ctx)})
+	container := w.container(ctx)
+	s := w.follow(ctx, container, w.start(ctx, container, c.Commands.Print("said", ""), false), 0, false)
+	w.output(s, func(_ string, last wire.Message) bool { return last.Has("exit") })
 	w.endsBy(ctx, "the end of stdin", w.proc.CloseStdin)
 	if printed := w.proc.Printed(); printed != "" {
 		c.Errorf("stdout belongs to the handshake: log to stderr", "after its handshake the program printed %.200q", printed)
@@ -266,7 +269,7 @@ func runTrailers(ctx context.Context, c *C) {
 	}
 	t := last.At("trailer")
 	if t.Int("bytes") != bytes || t.Has("crc32c") && uint32(t.Int("crc32c")) != crc.Sum32() {
-		c.Errorf("a host holds the trailer against what came", "Data/StreamOut: the trailer says %d bytes with %08x, and %d with %08x came", t.Int("bytes"), t.Int("crc32c"), bytes, crc.Sum32())
+		c.Errorf("a host holds the trailer against what came", "Data/StreamOut: the trailer says %d bytes with %08x, and %d with the CRC-32C (Castagnoli) %08x came", t.Int("bytes"), t.Int("crc32c"), bytes, crc.Sum32())
 	}
 }
 

@@ -117,7 +117,7 @@ func (p Program) tooSlow(err error) error {
 		return err
 	}
 	return fmt.Errorf("the suite gives a plugin %v to start and %v to be configured, times --time-scale (in Go Options.TimeScale), where a host gives 30s for each; "+
-		"raise that if the plugin is only slow: %w", startTimeout, configureTimeout, err)
+		"raise that if the plugin is only slow; was its handshake line flushed, with its end of line? %w", startTimeout, configureTimeout, err)
 }
 
 // ended waits until there is something to be said of a plugin's end.

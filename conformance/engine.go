@@ -199,7 +199,7 @@ func (s *suite) attempt(ctx context.Context, kase Case, number int, r *Result) {
 		c.violation("2a", "a context bounds the call: a host that waits longer hangs with it",
 			"a call had not returned %v after its context had ended; the case was given up", s.opts.HangGrace)
 	} else if timedOut {
-		c.violation("2a", "the case could not be done in its time", "the case took longer than %v", limit)
+		c.violation("2a", "the case could not be done in its time", "the case took longer than %v; on a busy machine give it more by --time-scale (in Go Options.TimeScale)", limit)
 	}
 	s.cleanUp(ctx, c)
 

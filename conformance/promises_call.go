@@ -10,7 +10,7 @@ func callRules() []Rule {
 			plugin("d", `A command without a slash is sought in the process's own PATH. A relative path with one begins in the process's directory.`),
 			plugin("e", `Arguments come byte for byte. What takes more than 2 MiB with the path and the environment, where each argument and each variable counts nine bytes more than it has, is Invalid (too-large), and so is what the kernel cannot take.`),
 			plugin("f", `A program that is not there is Invalid (executable-not-found), and one that the kernel cannot run Invalid (not-executable): no shell is tried in its place. The codes 126 and 127 are a command's own.`),
-			plugin("g", `A process begins with the descriptors 0, 1 and 2 and no other, with the umask 022, and with no signal ignored or blocked.`),
+			plugin("g", `A process begins with the descriptors 0, 1 and 2 and no other, with the umask 022, and with no signal ignored or blocked, those numbers included that a C library keeps for itself.`),
 			plugin("h", `A user is a name, a number, or two numbers with a colon between them, and means what the container's own files say, groups included. A name that they do not know is Invalid (user-not-found).`),
 			host("i", `The host resolves the paths of mounts before a plugin gets them.`),
 			plugin("j", `A directory of a process that cannot be made, since a file is in its way, is Invalid (path), and so are a directory of a container and a mount's path.`),

@@ -5,7 +5,7 @@ func outputRules() []Rule {
 	return []Rule{
 		{5, "Output", "Output is one journal for each process: exact per stream, in the order observed across streams, bytes and not lines. Only acknowledged bytes may be dropped, unless the process was started so that the oldest make room. The newest follower wins whole.", []Promise{
 			plugin("a", `Every byte of stdout and of stderr is delivered once, in order and as it was written, whatever its value and however much there is. The two are told apart; all of a terminal's output is stdout.`),
-			plugin("b", `What is written to stdout and stderr by turns comes in that order.`),
+			plugin("b", `What is written to stdout and stderr by turns comes in that order. One loop that waits for both pipes, and reads each as soon as it has something, will do; what is written within the same moment may come either way round.`),
 			plugin("c", `Output is delivered as it comes, not by lines, however long the process was silent before.`),
 			plugin("d", `Following from a position delivers exactly what comes from there on, in records of 1 byte to 256 KiB of which each begins where the one before ended. It goes on so after the plugin was killed.`),
 			plugin("e", `A position that is negative or beyond the end of the journal is Invalid (spec).`),
@@ -14,7 +14,7 @@ func outputRules() []Rule {
 			plugin("h", `A writer whose unacknowledged output has reached the spill waits, and loses nothing. With drop-oldest it goes on, and a gap stands for exactly the bytes that were dropped.`),
 			plugin("i", `Following from a position below what was acknowledged and dropped is FailedPrecondition (output-gap) with the first position kept. From a position that was never acknowledged and that drop-oldest has dropped, it begins with a gap.`),
 			plugin("j", `The newest follower of a process wins whole. The older one ends with FailedPrecondition (superseded), and its acknowledgements no longer count.`),
-			plugin("k", `A follower ends well once the exit was delivered and the last position acknowledged, and not before.`),
+			plugin("k", `A follower ends well once the exit was delivered and the last position acknowledged, and not before: one that acknowledges no more, its side of the call closed or not, is kept until the call is cancelled.`),
 			plugin("l", `Processes do not wait for each other's followers, and what they write never mixes.`),
 			plugin("m", `A follower hears first where it stands: the state, the oldest position kept, and what was taken of stdin. Its callbacks come one after another, and none after the call has returned.`),
 			host("n", `The host acknowledges only what it has stored for good.`),

@@ -61,6 +61,10 @@ func listMutants() []Mutant {
 			Killers: []string{"W18-features-known"}, breaks: statusChanged(func(s *sdk.Status) { s.Features = append(s.Features, "Image.volume") }),
 		},
 		{
+			ID: "feature-cut-short", Doc: "a feature's name lacks its last letter", Rule: 14,
+			Killers: []string{"W18-features-known"}, breaks: statusChanged(func(s *sdk.Status) { s.Features = append(s.Features, "volatil") }),
+		},
+		{
 			ID: "resource-type-unnamed", Doc: "a root file system is offered without its name", Rule: 14,
 			Killers: []string{"W18-features-known"}, breaks: statusChanged(func(s *sdk.Status) { s.Features = append(s.Features, sdk.ResourceTypePrefix) }),
 		},

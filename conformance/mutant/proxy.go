@@ -124,7 +124,7 @@ func (p *proxy) told() <-chan struct{} {
 func (p *proxy) pass(_ any, from grpc.ServerStream) error {
 	path, _ := grpc.MethodFromServerStream(from)
 	c := &call{method: nameOf(path), proxy: p}
-	if p.chatty {
+	if p.chatty == "*" || p.chatty == c.method {
 		fmt.Println("called:", c.method)
 	}
 	if p.call != nil {

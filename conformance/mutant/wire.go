@@ -18,7 +18,7 @@ import (
 type fault struct {
 	banner    string // printed before the handshake
 	elsewhere bool   // the socket is not where the host has asked for it
-	chatty    bool   // it prints a line for each call
+	chatty    string // it prints a line for each call of that method; "*": for all calls
 	noStdin   bool   // the end of stdin is not heard
 	noTerm    bool   // nor is SIGTERM
 	diesOfInt bool
@@ -77,7 +77,8 @@ func wireMutants() []Mutant {
 	return []Mutant{
 		one("banner-first", "a banner is printed on stdout before the handshake", 0, "J01-handshake", fault{banner: "memory plugin, version 1"}),
 		one("socket-elsewhere", "the socket lies in the directory for temporary files", 0, "J01-handshake", fault{elsewhere: true}),
-		one("words-on-stdout", "calls are logged to stdout", 0, "J03-stdout", fault{chatty: true}),
+		one("words-on-stdout", "calls are logged to stdout", 0, "J03-stdout", fault{chatty: "*"}),
+		one("words-at-a-start", "each start of a process is logged to stdout", 0, "J03-stdout", fault{chatty: "Worker/StartProcess"}),
 		one("no-health-service", "the health service of gRPC is not served", 0, "J04-health", fault{
 			call: func(c *call) ([]byte, bool, error) {
 				if c.method == "grpc.health.v1.Health/Check" {

@@ -226,7 +226,7 @@ type StreamInRequest_Trailer struct {
 }
 
 type StreamInRequest_Abort struct {
-	// The sender's source failed. The receiver fails the call; the sender knows why.
+	// The sender's source failed. The receiver fails the call, as CLASS_INTERNAL, whatever it has of the archive; the sender knows why.
 	Abort *Abort `protobuf:"bytes,3,opt,name=abort,proto3,oneof"`
 }
 

@@ -53,10 +53,13 @@ type DataClient interface {
 	// goes in. A PAX global header is taken, and may be left unheeded.
 	//
 	// An archive ends with its end mark, two blocks of 512 zeros; what follows is read to its end and thrown away. One that ends without
-	// it is damaged, even between two entries; one that ends after the first of the two blocks may be taken for whole.
+	// it is damaged, even between two entries; one that ends after the first of the two blocks may be taken for whole. GNU tar, as it
+	// is, keeps neither this nor what is said of links above: it takes an archive without its end, and writes through a link that an earlier
+	// archive has left.
 	//
 	// The client sends a header, chunks, and a trailer; or an abort in the place of the trailer if its own source failed. A stream that
-	// does not begin with a header, or ends before one, is CLASS_INVALID with the reason spec; so it is for FollowProcess. After any error
+	// does not begin with a header, or ends before one, is CLASS_INVALID with the reason spec; so it is for FollowProcess, and a frame that
+	// the server does not know may be either refused so or ignored there. After any error
 	// the volume's content is undefined. A sealed volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is damaged
 	// or leaves the volume is CLASS_INVALID with the reason archive. The server may answer with an error before it has read all.
 	StreamIn(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[StreamInRequest, StreamInResponse], error)
@@ -81,7 +84,8 @@ type DataClient interface {
 	// Output is one journal: exact per stream, in the order observed across streams, bytes and not lines. Only acknowledged
 	// bytes may be dropped; others are kept up to the process's spill, and beyond it as its when_full says. Every journalled
 	// byte comes before the exit, none after. The exit comes when the leader has ended and its pipes are at their end, or two seconds
-	// after the leader's end: what the pipes hold then is journalled, also where it waits for room, and what comes later is thrown away.
+	// after the leader's end: what the pipes hold then is journalled, also where it waits for room, and what comes later is thrown away. Whoever
+	// writes it notices nothing of that: the plugin reads on, or the pipe would be broken.
 	//
 	// A gap stands for bytes that when_full had dropped unacknowledged, and for nothing else: who follows from a position that was
 	// acknowledged and dropped gets the error, and who follows from one that was never acknowledged a gap.
@@ -188,10 +192,13 @@ type DataServer interface {
 	// goes in. A PAX global header is taken, and may be left unheeded.
 	//
 	// An archive ends with its end mark, two blocks of 512 zeros; what follows is read to its end and thrown away. One that ends without
-	// it is damaged, even between two entries; one that ends after the first of the two blocks may be taken for whole.
+	// it is damaged, even between two entries; one that ends after the first of the two blocks may be taken for whole. GNU tar, as it
+	// is, keeps neither this nor what is said of links above: it takes an archive without its end, and writes through a link that an earlier
+	// archive has left.
 	//
 	// The client sends a header, chunks, and a trailer; or an abort in the place of the trailer if its own source failed. A stream that
-	// does not begin with a header, or ends before one, is CLASS_INVALID with the reason spec; so it is for FollowProcess. After any error
+	// does not begin with a header, or ends before one, is CLASS_INVALID with the reason spec; so it is for FollowProcess, and a frame that
+	// the server does not know may be either refused so or ignored there. After any error
 	// the volume's content is undefined. A sealed volume is CLASS_FAILED_PRECONDITION with the reason sealed; an archive that is damaged
 	// or leaves the volume is CLASS_INVALID with the reason archive. The server may answer with an error before it has read all.
 	StreamIn(grpc.ClientStreamingServer[StreamInRequest, StreamInResponse]) error
@@ -216,7 +223,8 @@ type DataServer interface {
 	// Output is one journal: exact per stream, in the order observed across streams, bytes and not lines. Only acknowledged
 	// bytes may be dropped; others are kept up to the process's spill, and beyond it as its when_full says. Every journalled
 	// byte comes before the exit, none after. The exit comes when the leader has ended and its pipes are at their end, or two seconds
-	// after the leader's end: what the pipes hold then is journalled, also where it waits for room, and what comes later is thrown away.
+	// after the leader's end: what the pipes hold then is journalled, also where it waits for room, and what comes later is thrown away. Whoever
+	// writes it notices nothing of that: the plugin reads on, or the pipe would be broken.
 	//
 	// A gap stands for bytes that when_full had dropped unacknowledged, and for nothing else: who follows from a position that was
 	// acknowledged and dropped gets the error, and who follows from one that was never acknowledged a gap.

@@ -105,7 +105,8 @@ func (Class) EnumDescriptor() ([]byte, []int) {
 
 // Error is the one detail of every status that is not OK. It travels as gRPC's details do, in the trailing metadata
 // grpc-status-details-bin: a google.rpc.Status with the same code and message as the call's, and one Any of the type URL
-// type.googleapis.com/slipway.runtime.v1alpha1.Error. For a volume "v" that is not there, these are the bytes, in hexadecimal,
+// type.googleapis.com/slipway.runtime.v1alpha1.Error. Languages that do not bring google.rpc.Status need of it int32 code = 1,
+// string message = 2 and repeated google.protobuf.Any details = 3. For a volume "v" that is not there, these are the bytes, in hexadecimal,
 // before gRPC makes base64 of them:
 //
 //	08051214766f6c756d6520227622206e6f7420666f756e641a590a327479

@@ -120,7 +120,7 @@ type WorkerClient interface {
 	CreateVolume(ctx context.Context, in *CreateVolumeRequest, opts ...grpc.CallOption) (*CreateVolumeResponse, error)
 	// SealVolume makes a volume read-only for ever. Idempotent; it may take as long as the content is big. While a process lives
 	// in a container that mounts it writable: CLASS_FAILED_PRECONDITION with the reason in-use. While a stream comes in, it may wait for
-	// that, be CLASS_FAILED_PRECONDITION, or succeed: then the stream fails with the reason sealed, or has come whole. What is sealed
+	// that, be CLASS_FAILED_PRECONDITION (in-use), or succeed: then the stream fails with the reason sealed, or has come whole. What is sealed
 	// changes no more in any of these.
 	SealVolume(ctx context.Context, in *SealVolumeRequest, opts ...grpc.CallOption) (*SealVolumeResponse, error)
 	// ListVolumes gives every volume that matches, in any order, with its labels; not those that a plugin made for its own
@@ -465,7 +465,7 @@ type WorkerServer interface {
 	CreateVolume(context.Context, *CreateVolumeRequest) (*CreateVolumeResponse, error)
 	// SealVolume makes a volume read-only for ever. Idempotent; it may take as long as the content is big. While a process lives
 	// in a container that mounts it writable: CLASS_FAILED_PRECONDITION with the reason in-use. While a stream comes in, it may wait for
-	// that, be CLASS_FAILED_PRECONDITION, or succeed: then the stream fails with the reason sealed, or has come whole. What is sealed
+	// that, be CLASS_FAILED_PRECONDITION (in-use), or succeed: then the stream fails with the reason sealed, or has come whole. What is sealed
 	// changes no more in any of these.
 	SealVolume(context.Context, *SealVolumeRequest) (*SealVolumeResponse, error)
 	// ListVolumes gives every volume that matches, in any order, with its labels; not those that a plugin made for its own
