@@ -210,6 +210,7 @@ func (c *C) OK(err error, what string, args ...any) {
 
 // refused ends the case for an error where none may come. Which promise that breaks depends on the error, not on the case.
 func (c *C) refused(err error, what string, args ...any) {
+	c.suite.life.heard(c.kase, err)
 	c.violation("", "a call that nothing speaks against must succeed", "%s: got %s, want success", fmt.Sprintf(what, args...), describe(err))
 	runtime.Goexit()
 }
@@ -219,6 +220,7 @@ func (c *C) WantClass(err error, class sdk.Class, why, what string, args ...any)
 	if errors.Is(err, class) {
 		return true
 	}
+	c.suite.life.heard(c.kase, err)
 	c.Errorf(why, "%s: got %s, want %s", fmt.Sprintf(what, args...), describe(err), class)
 	return false
 }
@@ -228,6 +230,7 @@ func (c *C) WantReason(err error, class sdk.Class, reason sdk.Reason, why, what 
 	if errors.Is(err, class) && errors.Is(err, reason) {
 		return true
 	}
+	c.suite.life.heard(c.kase, err)
 	c.Errorf(why, "%s: got %s, want %s (%s)", fmt.Sprintf(what, args...), describe(err), class, reason)
 	return false
 }

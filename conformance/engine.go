@@ -97,6 +97,7 @@ func (s *suite) run(ctx context.Context, kase Case) Result {
 	if r.Status, r.Note = s.prejudge(ctx, kase); r.Status != "" {
 		return r
 	}
+	defer s.life.began(kase)()
 	for r.Runs < max(1, kase.Repeat) && (r.Status == "" || r.Status == Pass) {
 		r.Runs++
 		s.attempt(ctx, kase, r.Runs, &r)
@@ -115,6 +116,11 @@ func (s *suite) prejudge(ctx context.Context, kase Case) (Status, string) {
 	}
 	if ctx.Err() != nil {
 		return Skipped, interrupted(ctx)
+	}
+	if !kase.Exclusive && !slices.Contains(kase.Env, EnvProgram) {
+		if how := s.over(ctx, s.patience()); how != "" {
+			return Skipped, "the plugin had ended, " + how
+		}
 	}
 	for _, f := range kase.Needs {
 		if !s.status.Has(f) {

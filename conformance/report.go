@@ -30,7 +30,7 @@ func WriteText(w io.Writer, s Summary, opts TextOptions) error {
 				alike[likeness(r)] = append(alike[likeness(r)], r.Name())
 			}
 		}
-		for _, r := range s.Results {
+		for _, r := range lastFirst(s.Results) {
 			if r.Status != Fail {
 				writeResult(&b, r, nil, opts.Again)
 			} else if names := alike[likeness(r)]; names[0] == r.Name() {
@@ -74,6 +74,15 @@ func WriteText(w io.Writer, s Summary, opts TextOptions) error {
 	fmt.Fprintf(&b, "\n%s, worker %q, contract %s, %.1f s, seed %d\n", s.Target, s.Worker, s.SDK, s.Seconds, s.Seed)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// lastFirst has what was left at the end before the others where that has failed: if the plugin did not live so long, the rest follows from that.
+func lastFirst(all []Result) []Result {
+	i := slices.IndexFunc(all, func(r Result) bool { return r.ID == nothingLeftID && r.Status == Fail })
+	if i < 0 {
+		return all
+	}
+	return slices.Concat(all[i:i+1], all[:i], all[i+1:])
 }
 
 // likeness is equal for cases that have seen the same, but for the ids that each has for itself.

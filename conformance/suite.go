@@ -26,6 +26,7 @@ type suite struct {
 	before  inventory
 	started time.Time
 	probes  atomic.Int64 // volumes made for the probe
+	life    life
 }
 
 // inventory is what a worker's lists hold.
@@ -305,15 +306,21 @@ func NothingLeft() Case {
 
 // tellEnd says how the plugin's process ended, which has gone away.
 func (c *C) tellEnd(ctx context.Context) {
-	of := c.suite.inst.Ended
-	if of == nil {
-		return
+	patience := c.suite.patience()
+	how := c.suite.over(ctx, patience)
+	if how == "" && c.suite.inst.Ended != nil { // under a case that had it to itself
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
+		how = c.suite.inst.Ended(ctx)
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.Patience(DefaultTimeout/3))
-	defer cancel()
-	if how := of(ctx); how != "" {
-		c.Errorf("a plugin lives until it is told to end; of the cases that failed look at the first", "it did not live to the end of the run: %s", how)
+	if how != "" {
+		c.Errorf("a plugin lives until it is told to end; one of the cases that ran then has ended it, and what failed after it says nothing", "it did not live to the end of the run: %s", how)
 	}
+}
+
+// patience is how long it may take until it is known how a process has ended that is gone.
+func (s *suite) patience() time.Duration {
+	return time.Duration(float64(DefaultTimeout/3) * s.opts.TimeScale)
 }
 
 func (c *C) compareLists(what string, before, after []string, was, is string) {

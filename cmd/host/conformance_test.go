@@ -315,6 +315,17 @@ func TestConformanceOfBadPlugins(t *testing.T) {
 			}
 		})
 	}
+	t.Run("crash under many cases", func(t *testing.T) {
+		t.Parallel()
+		out := p.run("conformance", "run", "--profile", "core", "--budget", never, "--time-scale", "10", bad, "--", "crash").wants(codeNotConformant).out
+		first, rest, _ := strings.Cut(out, "\n\n")
+		if first = strings.SplitN(first, "FAIL ", 3)[1]; !strings.HasPrefix(first, "core/Q03-nothing-left") || !strings.Contains(first, "exit code 9, while these cases ran: ") {
+			t.Errorf("how it ended does not come first:\n%s", first)
+		}
+		if n := strings.Count(out, "the plugin went away"); n > 40 {
+			t.Errorf("%d cases were tried on a plugin that had ended:\n%s", n, rest)
+		}
+	})
 	for mode, tt := range map[string]struct {
 		only, scale string
 		want        []string
