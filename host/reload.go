@@ -9,6 +9,7 @@ import (
 
 	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/sdk"
 )
 
 // ChangeKind is what became of a part of the configuration.
@@ -57,7 +58,7 @@ func (c Change) Done() bool {
 //   - Workers that are there no more go, unless something is on them.
 //   - All else holds from now on, but for what needs a restart of the host.
 //
-// What was refused, needs a restart or has failed stays as it was, and the rest is done. A configuration with which something is wrong, a
+// What was refused, needs a restart or has failed stays as it was, and the rest is done. A configuration without workers, where there are some, or with which something is wrong, a
 // *ConfigError if it is in a plugin's or a worker's own settings, changes nothing. One reload goes at a time, and each to its end: when ctx ends, only the waiting for it does.
 func (h *Host) Reload(ctx context.Context, cfg *config.Config) ([]Change, error) {
 	return changing(ctx, h, func(ctx context.Context) ([]Change, error) { return h.reload(ctx, cfg) })
@@ -87,10 +88,16 @@ func changing[T any](ctx context.Context, h *Host, change func(context.Context) 
 	}
 }
 
+// errNoWorkers: what is left of a file that somebody writes at this moment, or of a wrong one, says that nothing shall run any more.
+var errNoWorkers = sdk.NewInvalid(sdk.ReasonConfig, "the configuration has no workers, so that nothing could run: nothing was changed; a host that shall have none has to be started so")
+
 func (h *Host) reload(ctx context.Context, cfg *config.Config) ([]Change, error) {
 	policy, err := pool.ParsePolicy(cfg.Placement.Build, cfg.Placement.NoInput, cfg.Placement.Check)
 	if err != nil {
 		return nil, err
+	}
+	if len(cfg.Workers) == 0 && len(h.cfg().Workers) > 0 {
+		return nil, errNoWorkers
 	}
 	if err := h.checkBlocks(ctx, cfg); err != nil {
 		return nil, err

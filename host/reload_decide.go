@@ -90,6 +90,9 @@ func (r *reload) obstacle(ctx context.Context, p *plugin) (*Change, error) {
 
 // holdVolatile keeps new work from those workers of a plugin whose things end with its process, and tells what would be lost on them.
 func (h *Host) holdVolatile(ctx context.Context, p *plugin) (held []*worker, used string, err error) {
+	if now := p.proc.State().State; now != launch.StateReady && now != launch.StateDegraded { // what ends with its process has ended
+		return nil, "", nil
+	}
 	for _, w := range h.sortedWorkers() {
 		if w.plugin != p.cfg.Name || !w.report().Status.Has(sdk.FeatureVolatile) {
 			continue

@@ -16,7 +16,7 @@ import (
 
 // Here room is made on workers that have as many volumes as they may, while somebody waits for a place there: replicas that are spare are given up,
 // those first that were used the longest ago. Spare is what nothing uses or is made of, and what is on another worker as well that is at least as sure
-// to keep it, or on the host's disk. The reconciler of its worker destroys it, as all that goes; whoever waits gets the place when it is gone.
+// to keep it, or on the host's disk, and any cache. The reconciler of its worker destroys it, as all that goes; whoever waits gets the place when it is gone.
 
 // roomFor is for how many of those who wait room is looked for at a time, the first first.
 const roomFor = 100
@@ -158,10 +158,10 @@ func (h *Host) notSpare(tx *store.Tx, row store.Volume) (bool, error) {
 	return !other, err
 }
 
-// hadElsewhere tells whether what a replica has is on the host's disk, or in another replica that is at least as sure to stay. The directory of this
-// machine that it came from does not count: it may have changed.
+// hadElsewhere tells whether what a replica has is on the host's disk, or in another replica that is at least as sure to stay, or is a cache, which can be
+// made again. The directory of this machine that it came from does not count: it may have changed.
 func (h *Host) hadElsewhere(tx *store.Tx, a store.Artifact, row store.Volume) (bool, error) {
-	if a.Blob != "" {
+	if a.Blob != "" || a.Key != "" {
 		return true, nil
 	}
 	copies, err := tx.Volumes(store.VolumeFilter{Artifact: row.Artifact, States: []string{lifecycle.VolumeSealed}})

@@ -241,6 +241,27 @@ func TestLastOfTwoReplicasStays(t *testing.T) {
 	}
 }
 
+// A cache can be made again.
+func TestCachesMakeRoom(t *testing.T) {
+	t.Parallel()
+	h, _ := fullWorker(t, 3, Options{}, nil)
+	only := map[string]string{"b": "by the test"}
+	c, err := h.Container(t.Context(), "first", ContainerRequest{Caches: []Cache{{Key: "k", Path: "c"}}, Exclude: only})
+	if err == nil {
+		err = c.SaveCaches(t.Context())
+	}
+	if err == nil {
+		_, err = c.Seal(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if rows, err := h.volumes(t.Context(), store.VolumeFilter{Worker: "a"}); err != nil || len(rows) != 1 {
+		t.Fatalf("the cache alone is to be there: %+v, %v", rows, err)
+	}
+	placedSoon(t, askFor(t, h, "second", 3), "a container that needs the room of a cache")
+}
+
 // What the host's disk has can be had again.
 func TestUploadedReplicaIsSpare(t *testing.T) {
 	t.Parallel()

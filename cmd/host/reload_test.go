@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/slipway-run/slipway/internal/testkit"
 )
 
 // worldOf is a configuration with the workers of a memory world.
@@ -81,6 +84,7 @@ func TestReloadBroken(t *testing.T) {
 	s := p.serve("-c", "c.hcl")
 	pid := s.pid("memory")
 	for i, bad := range []struct{ text, says string }{
+		{"", "the configuration has no workers"},
 		{good + "worker \"n\" {\n", "c.hcl:6,12-13: Unclosed configuration block"},
 		{good + "worker \"n\" { plugin = \"none\" }\n", "c.hcl:6,23-29: Unknown plugin"},
 		{good + "timing { stalled = \"-1s\" }\n", "c.hcl:6,20-25: Wrong value"},
@@ -261,6 +265,33 @@ func TestPluginsRestart(t *testing.T) {
 	p.run("reload", "--state", "state").wants(codeUsage).says("without a configuration file").once()
 	p.run("plugins", "restart", "memory", "--state", "state", "--force").wants(0)
 	r.wait().wants(codeLost)
+	s.stop()
+}
+
+// TestNothingIsLeftToLose: what would end with a plugin's process is in nobody's way once the process has ended.
+func TestNothingIsLeftToLose(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	good := filepath.Join(p.bin, "slipway-memory")
+	config := func(program string) string {
+		return fmt.Sprintf("plugin \"memory\" { command = %q }\nworker \"m\" { plugin = \"memory\" }\n", program)
+	}
+	p.write(map[string]string{"c.hcl": config("./mem"), "j.hcl": oneStep(numbered)})
+	p.must(os.Symlink(good, filepath.Join(p.work, "mem")))
+	s := p.serve("-c", "c.hcl")
+	r := p.start("run", "j.hcl", "--state", "state", "--id", "a")
+	r.await("only | 5\n")
+	p.run("plugins", "restart", "memory", "--state", "state").wants(codeUsage).says("ends with its process").once()
+	p.must(os.Remove(filepath.Join(p.work, "mem")))
+	p.must(os.WriteFile(filepath.Join(p.work, "mem"), []byte("#!/bin/sh\nexit 3\n"), 0o755))
+	pid, err := strconv.Atoi(s.pid("memory"))
+	p.must(err)
+	p.must(syscall.Kill(pid, syscall.SIGKILL))
+	testkit.Until(t, "the plugin has failed", func() bool { return strings.Contains(p.run("plugins", "--state", "state").out, "exit code 3") })
+	p.write(map[string]string{"c.hcl": config(good)})
+	p.run("reload", "--state", "state").wants(0).shows("plugin \"memory\" restarted: it did not run")
+	r.wait().wants(codeLost)
+	p.run("exec", "--state", "state", "--", "echo", "well").wants(0).prints("well\n")
 	s.stop()
 }
 

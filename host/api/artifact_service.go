@@ -1,9 +1,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -117,13 +119,25 @@ func (s artifactService) ListFiles(ctx context.Context, c *connect.Request[pb.Li
 	}
 	out := &pb.ListFilesResponse{}
 	for _, f := range files {
-		out.Files = append(out.Files, &pb.File{Name: f.Name, Mode: filemode.ToPOSIX(f.Mode), Bytes: f.Size, ModifiedAt: stamp(f.ModTime), LinkTarget: f.LinkTarget, Uid: f.UID, Gid: f.GID})
+		out.Files = append(out.Files, pbFile(f))
 	}
 	return connect.NewResponse(out), nil
 }
 
+// pbFile tells of a file. Its name is bytes, which a message in UTF-8 cannot have as they are.
+func pbFile(f sdk.FileInfo) *pb.File {
+	out := &pb.File{Name: readable(f.Name), Mode: filemode.ToPOSIX(f.Mode), Bytes: f.Size, ModifiedAt: stamp(f.ModTime), LinkTarget: readable(f.LinkTarget), Uid: f.UID, Gid: f.GID}
+	if out.Name != f.Name {
+		out.RawName = []byte(f.Name)
+	}
+	return out
+}
+
+func readable(name string) string { return strings.ToValidUTF8(name, "\ufffd") }
+
 func fromFile(f *pb.File) sdk.FileInfo {
-	return sdk.FileInfo{Name: f.GetName(), Mode: filemode.FromPOSIX(f.GetMode()), Size: f.GetBytes(), ModTime: fromStamp(f.GetModifiedAt()), LinkTarget: f.GetLinkTarget(), UID: f.GetUid(), GID: f.GetGid()}
+	name := cmp.Or(string(f.GetRawName()), f.GetName())
+	return sdk.FileInfo{Name: name, Mode: filemode.FromPOSIX(f.GetMode()), Size: f.GetBytes(), ModTime: fromStamp(f.GetModifiedAt()), LinkTarget: f.GetLinkTarget(), UID: f.GetUid(), GID: f.GetGid()}
 }
 
 func (s *Server) give(ctx context.Context, to *connect.ServerStream[pb.DownloadArtifactResponse], read func(context.Context, io.Writer) error) error {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -143,8 +144,19 @@ func (c *Client) Download(ctx context.Context, name string, w io.Writer) error {
 	return c.receive(ctx, from, w)
 }
 
+// sayable refuses a path that no message can have.
+func sayable(path string) error {
+	if !utf8.ValidString(path) {
+		return sdk.NewInvalid(sdk.ReasonPath, "path %q is not UTF-8, and a daemon can only be asked for what is: get the whole artifact", path)
+	}
+	return nil
+}
+
 // ReadFile writes one file of an artifact.
 func (c *Client) ReadFile(ctx context.Context, name, path string, w io.Writer) error {
+	if err := sayable(path); err != nil {
+		return err
+	}
 	from, err := c.artifacts.ReadFile(ctx, connect.NewRequest(&pb.ReadFileRequest{Name: name, Path: path}))
 	if err != nil {
 		return c.err(ctx, err)
@@ -154,6 +166,9 @@ func (c *Client) ReadFile(ctx context.Context, name, path string, w io.Writer) e
 
 // ListFiles lists what is in a directory of an artifact, as host.Host does.
 func (c *Client) ListFiles(ctx context.Context, name, path string) ([]sdk.FileInfo, error) {
+	if err := sayable(path); err != nil {
+		return nil, err
+	}
 	r, err := c.artifacts.ListFiles(ctx, connect.NewRequest(&pb.ListFilesRequest{Name: name, Path: path}))
 	if err != nil {
 		return nil, c.err(ctx, err)

@@ -304,7 +304,7 @@ func (x *ReadFileRequest) GetPath() string {
 type ListFilesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Of a directory in the artifact, whose root is empty; of anything else that itself is listed.
+	// Of a directory in the artifact, whose root is empty; of anything else that itself is listed. UTF-8.
 	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -401,7 +401,7 @@ func (x *ListFilesResponse) GetFiles() []*File {
 
 type File struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The last part of its path.
+	// The last part of its path. Bytes that are no UTF-8 are told as U+FFFD.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// As POSIX has it: the kind of file and the permissions, 0100644 of a plain one.
 	Mode uint32 `protobuf:"varint,2,opt,name=mode,proto3" json:"mode,omitempty"`
@@ -412,8 +412,10 @@ type File struct {
 	// Of a symbolic link, as it was written.
 	LinkTarget string `protobuf:"bytes,5,opt,name=link_target,json=linkTarget,proto3" json:"link_target,omitempty"`
 	// Numbers inside the containers.
-	Uid           int64 `protobuf:"varint,6,opt,name=uid,proto3" json:"uid,omitempty"`
-	Gid           int64 `protobuf:"varint,7,opt,name=gid,proto3" json:"gid,omitempty"`
+	Uid int64 `protobuf:"varint,6,opt,name=uid,proto3" json:"uid,omitempty"`
+	Gid int64 `protobuf:"varint,7,opt,name=gid,proto3" json:"gid,omitempty"`
+	// The bytes of its name, where that is no UTF-8; else empty.
+	RawName       []byte `protobuf:"bytes,8,opt,name=raw_name,json=rawName,proto3" json:"raw_name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -495,6 +497,13 @@ func (x *File) GetGid() int64 {
 		return x.Gid
 	}
 	return 0
+}
+
+func (x *File) GetRawName() []byte {
+	if x != nil {
+		return x.RawName
+	}
+	return nil
 }
 
 type DownloadArtifactResponse struct {
@@ -876,7 +885,7 @@ const file_slipway_host_v1alpha1_artifact_proto_rawDesc = "" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"F\n" +
 	"\x11ListFilesResponse\x121\n" +
-	"\x05files\x18\x01 \x03(\v2\x1b.slipway.host.v1alpha1.FileR\x05files\"\xc6\x01\n" +
+	"\x05files\x18\x01 \x03(\v2\x1b.slipway.host.v1alpha1.FileR\x05files\"\xe1\x01\n" +
 	"\x04File\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04mode\x18\x02 \x01(\rR\x04mode\x12\x14\n" +
@@ -886,7 +895,8 @@ const file_slipway_host_v1alpha1_artifact_proto_rawDesc = "" +
 	"\vlink_target\x18\x05 \x01(\tR\n" +
 	"linkTarget\x12\x10\n" +
 	"\x03uid\x18\x06 \x01(\x03R\x03uid\x12\x10\n" +
-	"\x03gid\x18\a \x01(\x03R\x03gid\"\\\n" +
+	"\x03gid\x18\a \x01(\x03R\x03gid\x12\x19\n" +
+	"\braw_name\x18\b \x01(\fR\arawName\"\\\n" +
 	"\x18DownloadArtifactResponse\x12\x12\n" +
 	"\x04data\x18\x01 \x01(\fR\x04data\x12,\n" +
 	"\x03sum\x18\x02 \x01(\v2\x1a.slipway.host.v1alpha1.SumR\x03sum\".\n" +
