@@ -50,7 +50,7 @@ func TestWants(t *testing.T) {
 		}
 		for name, err := range errs {
 			t.Run(fmt.Sprintf("%s/%s", want.name, name), func(t *testing.T) {
-				c := &C{}
+				c := &C{suite: &suite{}}
 				if is := want.is(c, err); is != wanted[name] || c.Failed() == is {
 					t.Errorf("taken: %v, and the case has failed: %v", is, c.Failed())
 				}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -84,8 +85,11 @@ func (a *app) abort(ctx context.Context, id string) error {
 			return err
 		}
 		text := "it had ended"
-		if res.Abandoned != "" {
+		switch {
+		case res.Abandoned != "":
 			text = res.Abandoned
+		case slices.ContainsFunc(res.Steps, func(s host.StepResult) bool { return s.State == host.StepAborted }):
+			text = "it was aborted"
 		}
 		a.say(fmt.Sprintf("run %s: %s", id, text))
 		for _, s := range res.Steps {

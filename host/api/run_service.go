@@ -194,7 +194,11 @@ func fileName(name string) string {
 func diagnostics(diags hcl.Diagnostics) string {
 	var lines []string
 	for _, d := range diags {
-		if d.Severity == hcl.DiagError {
+		switch {
+		case d.Severity != hcl.DiagError:
+		case d.Subject == nil: // of no place in the file
+			lines = append(lines, d.Summary+": "+d.Detail)
+		default:
 			lines = append(lines, d.Error())
 		}
 	}

@@ -155,7 +155,7 @@ func asks(s Spec) string {
 		add("features %q", s.Features)
 	}
 	if s.Volumes > 0 {
-		add("%d volumes", s.Volumes)
+		add("%s", wantedVolumes(s.Volumes, 0))
 	}
 	if s.ResourceType != "" {
 		add("resource type %q", s.ResourceType)
