@@ -390,7 +390,7 @@ func runSealUnderStream(ctx context.Context, c *C) {
 		sealErr := c.W.SealVolume(ctx, id)
 		streamErr := c.AwaitError(ctx, streamed, "the end of a stream into a volume that is being sealed")
 		if sealErr != nil {
-			c.WantClass(sealErr, sdk.FailedPrecondition, "a seal that has to wait for a stream says so", "sealing under a stream")
+			c.WantReason(sealErr, sdk.FailedPrecondition, sdk.ReasonInUse, "a seal that has to wait for a stream says so", "sealing under a stream")
 			c.OK(streamErr, "the stream under which sealing was refused")
 			continue
 		}

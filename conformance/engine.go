@@ -183,7 +183,7 @@ func (s *suite) attempt(ctx context.Context, kase Case, number int, r *Result) {
 	if limit == 0 {
 		limit = DefaultTimeout
 	}
-	limit = time.Duration(float64(limit) * s.opts.TimeScale)
+	limit = s.scaled(limit)
 	caseCtx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	c.ctx = caseCtx

@@ -320,7 +320,11 @@ func (c *C) tellEnd(ctx context.Context) {
 
 // patience is how long it may take until it is known how a process has ended that is gone.
 func (s *suite) patience() time.Duration {
-	return time.Duration(float64(DefaultTimeout/3) * s.opts.TimeScale)
+	return s.scaled(DefaultTimeout / 3)
+}
+
+func (s *suite) scaled(d time.Duration) time.Duration {
+	return time.Duration(float64(d) * s.opts.TimeScale)
 }
 
 func (c *C) compareLists(what string, before, after []string, was, is string) {

@@ -13,7 +13,7 @@ import (
 
 // Patience gives a time as the user's Options.TimeScale makes it: for what happens soon, unless never.
 func (c *C) Patience(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * c.suite.opts.TimeScale)
+	return c.suite.scaled(d)
 }
 
 // Volume makes an empty open volume.

@@ -34,14 +34,8 @@ func (h *Host) ListFiles(ctx context.Context, a *Artifact, name string) ([]sdk.F
 	if err != nil {
 		return nil, fmt.Errorf("files of artifact %s: %w", a.Name, err)
 	}
-	defer h.using(a.ID)()
-	sources, err := h.sources(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	nearest(sources, WorkerReport{})
 	var files []sdk.FileInfo
-	err = h.fromAny(ctx, sources, func(src source) (ofSource bool, err error) {
+	err = h.fromNearest(ctx, a, func(src source) (ofSource bool, err error) {
 		out := &counter{w: io.Discard, idle: h.cfg().Timing.WorkerGone}
 		err = readFrom(ctx, a, src, out, func(ctx context.Context, src source, w io.Writer) (err error) {
 			files, err = src.listFiles(ctx, at[1:], w)
@@ -60,19 +54,24 @@ func (h *Host) ListFiles(ctx context.Context, a *Artifact, name string) ([]sdk.F
 
 // readAnywhere reads an artifact from one source after another until one has worked, or has written something.
 func (h *Host) readAnywhere(ctx context.Context, a *Artifact, w io.Writer, read func(context.Context, source, io.Writer) error) error {
+	out := &counter{w: w, idle: h.cfg().Timing.WorkerGone}
+	return h.fromNearest(ctx, a, func(src source) (ofSource bool, err error) {
+		if err := readFrom(ctx, a, src, out, read); err != nil {
+			return out.n == 0 && out.err == nil, fmt.Errorf("from %s: %w", src.name, err)
+		}
+		return false, nil
+	})
+}
+
+// fromNearest is fromAny on what an artifact can be had from, the nearest to this machine first. It is in use meanwhile.
+func (h *Host) fromNearest(ctx context.Context, a *Artifact, try func(source) (ofSource bool, err error)) error {
 	defer h.using(a.ID)()
 	sources, err := h.sources(ctx, a)
 	if err != nil {
 		return err
 	}
 	nearest(sources, WorkerReport{})
-	out := &counter{w: w, idle: h.cfg().Timing.WorkerGone}
-	return h.fromAny(ctx, sources, func(src source) (ofSource bool, err error) {
-		if err := readFrom(ctx, a, src, out, read); err != nil {
-			return out.n == 0 && out.err == nil, fmt.Errorf("from %s: %w", src.name, err)
-		}
-		return false, nil
-	})
+	return h.fromAny(ctx, sources, try)
 }
 
 // readFrom reads an artifact from one source.

@@ -46,7 +46,7 @@ var layers = map[string][]string{
 	"conformance/...":                      {"sdk/...", "host/launch", "conformance/...", "internal/printable"},
 	"plugins/memory":                       {"sdk/...", "plugins/memory/internal/..."},
 	"plugins/memory/cmd":                   {"sdk/...", "plugins/memory", "plugins/memory/internal/..."},
-	"plugins/memory/internal/...":          {"sdk", "plugins/memory/internal/..."},
+	"plugins/memory/internal/...":          {"sdk", "plugins/memory/internal/...", "internal/filemode"},
 	"plugins/nomad":                        {"sdk", "sdk/keylock", "sdk/shim", "plugins/nomad/internal/storenet", "conformance"}, // the last in its tests
 	"plugins/nomad/cmd":                    {"sdk/...", "plugins/nomad"},
 	"plugins/nomad/nomadtest":              {"internal/testkit"},

@@ -1,5 +1,7 @@
 package pool
 
+import "slices"
+
 // Shortage is a waiter that would have its place if some worker had fewer volumes.
 type Shortage struct {
 	Waiter
@@ -16,6 +18,9 @@ type Lack struct {
 
 // Shortages returns those of the first so many waiters that lack nothing but room for volumes, in the order in which they would be served.
 func (q *Queue) Shortages(first int) []Shortage {
+	if !q.limitsVolumes() {
+		return nil
+	}
 	waiters := q.inOrder()
 	var out []Shortage
 	x := q.index
@@ -38,6 +43,17 @@ func (q *Queue) Shortages(first int) []Shortage {
 		}
 	}
 	return out
+}
+
+// limitsVolumes tells whether any worker may have a limit of volumes: without one nobody has to be put in order at each change.
+func (q *Queue) limitsVolumes() bool {
+	if q.placer.rules.Load().limits.Volumes > 0 {
+		return true
+	}
+	x := q.index
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return slices.ContainsFunc(x.slots, func(e *entry) bool { return e != nil && e.Limits.Volumes > 0 })
 }
 
 // Unplaced gets a token when somebody begins to wait, and when something has changed and somebody waits still: it is time to look at Shortages.

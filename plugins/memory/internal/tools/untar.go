@@ -13,6 +13,8 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/slipway-run/slipway/internal/filemode"
 )
 
 func (a *archiving) read(names []string) error {
@@ -145,16 +147,7 @@ func (a *archiving) unpack(tr *tar.Reader, h *tar.Header, to string) error {
 	if err := a.FS.MkdirAll(a.Dir, parent(strings.TrimSuffix(to, "/")), 0o777&^a.Umask); err != nil {
 		return err
 	}
-	mode := fs.FileMode(0)
-	for _, bit := range []struct {
-		unix int64
-		mode fs.FileMode
-	}{{0o4000, fs.ModeSetuid}, {0o2000, fs.ModeSetgid}, {0o1000, fs.ModeSticky}} {
-		if h.Mode&bit.unix != 0 {
-			mode |= bit.mode
-		}
-	}
-	mode |= fs.FileMode(h.Mode) & fs.ModePerm // as root does, without the umask
+	mode := filemode.FromPOSIX(uint32(h.Mode & 0o7777)) // as root does, without the umask
 	if h.Typeflag == tar.TypeDir {
 		if err := a.FS.Mkdir(a.Dir, to, 0o700); err != nil && !a.isDir(to, false) {
 			return err

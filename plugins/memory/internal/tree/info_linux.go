@@ -1,9 +1,13 @@
 package tree
 
-import "syscall"
+import (
+	"syscall"
+
+	"github.com/slipway-run/slipway/internal/filemode"
+)
 
 func (a attr) sys() any {
-	st := &syscall.Stat_t{Dev: a.dev, Ino: a.ino, Mode: unixMode(a.mode), Uid: a.uid, Gid: a.gid, Size: a.size}
+	st := &syscall.Stat_t{Dev: a.dev, Ino: a.ino, Mode: filemode.ToPOSIX(a.mode), Uid: a.uid, Gid: a.gid, Size: a.size}
 	put(&st.Nlink, int64(a.nlink))
 	put(&st.Blksize, 4096)
 	put(&st.Blocks, (a.size+511)/512)

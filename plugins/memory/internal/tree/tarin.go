@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/slipway-run/slipway/internal/filemode"
 )
 
 var (
@@ -169,7 +171,7 @@ func (r *tarReader) entry(h *tar.Header) error {
 	if h.Uid < 0 || h.Gid < 0 || int64(h.Uid) > math.MaxUint32 || int64(h.Gid) > math.MaxUint32 {
 		return fmt.Errorf("owner %d:%d is out of range: %w", h.Uid, h.Gid, syscall.EINVAL)
 	}
-	a := attr{mode: permOf(h.Mode), uid: uint32(h.Uid), gid: uint32(h.Gid), mtime: h.ModTime.Round(0)}
+	a := attr{mode: filemode.FromPOSIX(uint32(h.Mode & 0o7777)), uid: uint32(h.Uid), gid: uint32(h.Gid), mtime: h.ModTime.Round(0)}
 	if a.xattrs, err = xattrsOf(h); err != nil {
 		return err
 	}

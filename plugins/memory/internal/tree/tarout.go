@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"syscall"
+
+	"github.com/slipway-run/slipway/internal/filemode"
 )
 
 // maxTarName is the longest path in an archive, four times what a kernel takes
@@ -182,7 +184,7 @@ func (w *tarWriter) content(in *inode) error {
 
 func header(in *inode) *tar.Header {
 	return &tar.Header{
-		Format: tar.FormatPAX, Mode: int64(unixMode(in.mode) & 0o7777),
+		Format: tar.FormatPAX, Mode: int64(filemode.Bits(in.mode)),
 		Uid: int(in.uid), Gid: int(in.gid), ModTime: in.mtime, PAXRecords: in.xattrs.records(),
 	}
 }
