@@ -115,6 +115,7 @@ func TestVolumesOfTwoHundred(t *testing.T) {
 		if n := most[w].Load(); n > limit {
 			t.Errorf("%s had %d volumes, %d are allowed", w, n, limit)
 		}
+		testkit.Until(t, "what was given up to make room is gone", func() bool { return h.index.Usage(w).Going == 0 })
 		there := volumesOn(t, rt, w)
 		if u := h.index.Usage(w); u != (pool.Usage{Contents: there, Volumes: there}) {
 			t.Errorf("%s has %d volumes, and this is left: %+v", w, there, u)
