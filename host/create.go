@@ -32,8 +32,11 @@ func (h *Host) create(ctx context.Context, owner string, where *placed, req Cont
 		return nil, err
 	}
 	defer func() {
-		if err != nil {
-			c.discard(ctx)
+		if err == nil {
+			return
+		}
+		if left := c.discard(ctx); left != nil {
+			err = &halfMadeError{err, left}
 		}
 	}()
 	h.fault("claimed")
