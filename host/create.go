@@ -66,6 +66,9 @@ func (h *Host) create(ctx context.Context, owner string, where *placed, req Cont
 		return nil, err
 	}
 	c.state = lifecycle.ContainerReady
+	if c.record.TTL > 0 {
+		h.expiries.note(containerThing(string(c.id)), h.clock.wall().Add(c.record.TTL))
+	}
 	h.index.GiveBackUnused(owner)
 	h.fault("container-ready")
 	return c, nil
