@@ -55,7 +55,7 @@ func (h *Host) findOrAddArtifact(ctx context.Context, name, owner, source string
 		}
 		now, ttl := time.Now(), h.artifactTTL()
 		row = store.Artifact{ID: newID("a"), Name: name, Owner: owner, Source: source, TTL: ttl, CreatedAt: now, UsedAt: now, ExpiresAt: now.Add(ttl)}
-		return tx.PutArtifact(row)
+		return h.putArtifact(tx, row)
 	})
 	if err != nil {
 		return nil, err

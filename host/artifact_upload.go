@@ -82,7 +82,7 @@ func (h *Host) upload(ctx context.Context, u Upload, src func(context.Context, i
 		if err := nameFree(tx, u.Name); err != nil {
 			return err
 		}
-		return tx.PutArtifact(row)
+		return h.putArtifact(tx, row)
 	})
 	if err != nil {
 		return nil, errors.Join(err, h.blobs.remove(a.ID))

@@ -78,7 +78,7 @@ func (h *Host) Disown(ctx context.Context, ownerPrefix string) error {
 				continue // of a cache
 			}
 			row.Owner, row.ExpiresAt = "", now.Add(cmp.Or(row.TTL, h.artifactTTL()))
-			if err := tx.PutArtifact(row); err != nil {
+			if err := h.putArtifact(tx, row); err != nil {
 				return err
 			}
 		}

@@ -22,7 +22,7 @@ import (
 // BlobLimits bound the content that the host itself keeps, in its state directory: what was uploaded before a worker was chosen.
 type BlobLimits struct {
 	Total int64 // bytes of all archives together; zero: as the configuration says, else DefaultBlobTotal; negative: none are kept
-	One   int64 // bytes of one archive; zero: as many as Total
+	One   int64 // bytes of one archive; zero: as the configuration says, else as many as Total
 }
 
 // DefaultBlobTotal is how much the host keeps where nothing else was asked: 16 GiB.
@@ -85,6 +85,7 @@ func (h *Host) loadBlobs(ctx context.Context) (*blobs, error) {
 func (h *Host) blobLimits() BlobLimits {
 	limits := h.opts.Blobs
 	limits.Total = cmp.Or(limits.Total, h.cfg().Artifacts.Quota)
+	limits.One = cmp.Or(limits.One, h.cfg().Artifacts.Upload)
 	return limits
 }
 
@@ -160,13 +161,17 @@ type blobWriter struct {
 
 func (w *blobWriter) Write(p []byte) (int, error) {
 	b := w.blobs
-	if one := b.limits().One; w.n+int64(len(p)) > one {
-		return 0, sdk.NewInvalid(sdk.ReasonTooLarge, "the artifact's archive has more than the %d bytes that one may have here: make it smaller, or raise the quota of the configuration's artifacts block", max(one, 0))
+	if l := b.limits(); w.n+int64(len(p)) > l.One {
+		key := "quota"
+		if l.One < l.Total {
+			key = "upload_size"
+		}
+		return 0, sdk.NewInvalid(sdk.ReasonTooLarge, "the artifact's archive has more than the %d bytes that one may have here: make it smaller, or raise %s in the configuration's artifacts block", max(l.One, 0), key)
 	}
 	if !b.take(int64(len(p))) {
 		w.makeRoom(int64(len(p)))
 		if !b.take(int64(len(p))) {
-			return 0, sdk.NewExhausted(sdk.ReasonStorage, "the %d bytes for artifacts that no worker has yet are used up: remove some, or raise the quota of the configuration's artifacts block", b.limits().Total)
+			return 0, sdk.NewExhausted(sdk.ReasonStorage, "the %d bytes for artifacts that no worker has yet are used up: remove some, or raise quota in the configuration's artifacts block", b.limits().Total)
 		}
 	}
 	n, err := w.f.Write(p)

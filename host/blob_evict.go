@@ -46,7 +46,7 @@ func (h *Host) evictBlob(ctx context.Context, id string) (bool, error) {
 			return err
 		}
 		sum, row.Blob = row.Blob, ""
-		return tx.PutArtifact(row)
+		return h.putArtifact(tx, row)
 	})
 	if err != nil || sum == "" {
 		return false, err
@@ -66,7 +66,7 @@ func (h *Host) evictBlob(ctx context.Context, id string) (bool, error) {
 			return err
 		}
 		row.Blob = sum
-		return tx.PutArtifact(row)
+		return h.putArtifact(tx, row)
 	})
 	if removed { // as a whole, meanwhile
 		return true, h.blobs.remove(id)

@@ -125,7 +125,7 @@ func (h *Host) useCache(ctx context.Context, key string, validAt time.Time, hold
 				return nil
 			}
 			row.UsedAt, row.ExpiresAt = now, now.Add(cmp.Or(row.TTL, h.cacheTTL()))
-			return tx.PutArtifact(row)
+			return h.putArtifact(tx, row)
 		})
 		if errors.Is(err, store.ErrNotFound) {
 			continue
@@ -188,7 +188,7 @@ func (c *Container) saveCache(ctx context.Context, key, id string) error {
 		if older, err = supersede(tx, key, now); err != nil {
 			return err
 		}
-		if err := tx.PutArtifact(a); err != nil {
+		if err := h.putArtifact(tx, a); err != nil {
 			return err
 		}
 		row, err = h.keepVolume(tx, row, a.ID, bytes)

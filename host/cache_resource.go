@@ -70,7 +70,7 @@ func (h *Host) InvalidateCache(ctx context.Context, team, key string) error {
 				continue
 			}
 			row.InvalidAt = h.clock.wall()
-			if err := tx.PutArtifact(row); err != nil {
+			if err := h.putArtifact(tx, row); err != nil {
 				return err
 			}
 		}
@@ -101,12 +101,12 @@ func (h *Host) register(ctx context.Context, a *Artifact, key string, req CacheR
 				continue
 			}
 			old.Key, old.ExpiresAt = supersededKey(key), now
-			if err := tx.PutArtifact(old); err != nil {
+			if err := h.putArtifact(tx, old); err != nil {
 				return err
 			}
 		}
 		row.Key, row.Team, row.Source, row.Owner = key, req.Team, req.Source, ""
 		row.TTL, row.UsedAt, row.ExpiresAt, row.InvalidAt = ttl, now, now.Add(ttl), time.Time{}
-		return tx.PutArtifact(row)
+		return h.putArtifact(tx, row)
 	})
 }

@@ -32,8 +32,11 @@ func (h *Host) create(ctx context.Context, owner string, where *placed, req Cont
 		return nil, err
 	}
 	defer func() {
-		if err != nil {
-			c.discard(ctx)
+		if err == nil {
+			return
+		}
+		if left := c.discard(ctx); left != nil {
+			err = &halfMadeError{err, left}
 		}
 	}()
 	h.fault("claimed")
@@ -63,6 +66,9 @@ func (h *Host) create(ctx context.Context, owner string, where *placed, req Cont
 		return nil, err
 	}
 	c.state = lifecycle.ContainerReady
+	if c.record.TTL > 0 {
+		h.expiries.note(containerThing(string(c.id)), h.clock.wall().Add(c.record.TTL))
+	}
 	h.index.GiveBackUnused(owner)
 	h.fault("container-ready")
 	return c, nil

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
 )
 
 // Here it is noted what is to be destroyed; the reconciler of its worker does so, and is waited for.
@@ -19,10 +21,56 @@ import (
 const destroyPatience = 2 * time.Second
 
 // Destroy kills what runs in the container and removes it with all its volumes, outputs that were not sealed too. Idempotent.
-// The record of what ran in it stays.
+// The record of what ran in it stays. One that is still being made is given up first, as by [Host.RemoveContainer].
 func (c *Container) Destroy(ctx context.Context) error {
+	if c.state == lifecycle.ContainerCreating {
+		if _, err := c.h.stopCreation(ctx, c.owner); err != nil {
+			return err
+		}
+	}
 	return c.h.destroyContainer(ctx, string(c.id), doom{volumes: true})
 }
+
+// RemoveContainer destroys an owner's container, as [Container.Destroy] does. Where it is still being made, or waits for a place, that is given up and undone first:
+// who asked for it is told by an *AbortedError, and the owner may ask again. An owner who has none, and waits for none, is sdk.NotFound.
+func (h *Host) RemoveContainer(ctx context.Context, owner string) error {
+	stopped, err := h.stopCreation(ctx, owner)
+	if err != nil {
+		return err
+	}
+	row, err := h.containerByOwner(ctx, owner)
+	if errors.Is(err, store.ErrNotFound) {
+		if stopped {
+			return nil
+		}
+		return &sdk.Error{Class: sdk.NotFound, Kind: sdk.KindContainer, ID: owner, Message: fmt.Sprintf("%s has no container", owner)}
+	}
+	if err == nil {
+		err = h.destroyContainer(ctx, row.ID, doom{volumes: true})
+	}
+	if err != nil {
+		return fmt.Errorf("container of %s: %w", owner, err)
+	}
+	return nil
+}
+
+// stopCreation gives up the creation of an owner's container, if it is under way, and waits until it is undone. The error says that it is not yet.
+func (h *Host) stopCreation(ctx context.Context, owner string) (stopped bool, err error) {
+	stopped, ended, err := h.owners.stop(ctx, owner, &AbortedError{Owner: owner, Reason: "its container was removed before it was made"})
+	if half, ok := errors.AsType[*halfMadeError](ended); ok {
+		err = half.left
+	}
+	if err != nil {
+		return stopped, fmt.Errorf("container of %s, which was being made: %w", owner, err)
+	}
+	return stopped, nil
+}
+
+// halfMadeError is why a container could not be made, where what was made of it could not be undone either. That goes when its worker is back.
+type halfMadeError struct{ err, left error }
+
+func (e *halfMadeError) Error() string { return e.err.Error() }
+func (e *halfMadeError) Unwrap() error { return e.err }
 
 // destroyOnly destroys the container, of which something is still wanted: a worker that is away, or cannot destroy it for a while, is waited for.
 func (c *Container) destroyOnly(ctx context.Context) error {
@@ -123,8 +171,8 @@ func things(rows []store.Volume) []reap.Thing {
 	return out
 }
 
-// discard undoes a container in which no process was started. Its owner may ask again at once.
-func (c *Container) discard(ctx context.Context) {
+// discard undoes a container in which no process was started. Its owner may ask again at once. The error says why something of it stays for now.
+func (c *Container) discard(ctx context.Context) error {
 	ctx, cancel := c.h.cleanup(ctx)
 	defer cancel()
 	doomed, err := c.h.noteDoomed(ctx, string(c.id), doom{volumes: true, disown: true})
@@ -138,6 +186,7 @@ func (c *Container) discard(ctx context.Context) {
 	if err != nil {
 		c.h.log.Warn("a half-made container stays until its worker is back", "container", c.id, "worker", c.worker.name, "error", err)
 	}
+	return err
 }
 
 // destroyVolume has a volume destroyed, and waits for that. It is, too, if it has no row any more: whoever made the volume cannot know whether it was

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/slipway-run/slipway/host/job"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
@@ -37,11 +36,21 @@ type Explanation struct {
 	At     time.Time     // placed: when
 	Waited time.Duration // placed: before that; waiting, turn: so far
 
-	Position int // waiting, turn: among those who wait, from 1
-	Priority int // waiting, turn: its own
-	// Reserved is, of one that waits, the worker that takes nobody of the same or a lower priority until it fits there, since too many that
-	// came later have passed it; empty: none.
-	Reserved string
+	Position int // waiting, turn: among those who wait, from 1; asked: the place that it would have in the queue, zero: it would not wait for a worker
+	Priority int // waiting, turn, asked: its own
+	// Turn is, of one that is asked for, the place that it would have among those who wait for their turn; zero: it would have its turn at once.
+	Turn int
+	// Before is, of one that is asked for and would wait, who would be served before it: their owners, the first [maxBefore] of them.
+	Before []string
+	// Copies are, of one that is asked for, what would have to be brought to Worker.
+	Copies []Copy
+
+	// Reserved is, of one that waits, the worker that takes nobody of the same or a lower priority who would be in its way until it fits
+	// there, since too many that came later have passed it; empty: none. ReservedUntil is when that ends at the latest, and InTheWay who has, on that
+	// worker, of what there is too little for it.
+	Reserved      string
+	ReservedUntil time.Time
+	InTheWay      []Holder
 
 	// Workers has a verdict on each worker, the best first. Placed: on the others, as things stood then; nil where there were too many
 	// to keep, or the record is an older host's.
@@ -54,10 +63,11 @@ type Explanation struct {
 func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, error) {
 	turns := h.turnWaits() // first: a step whose turn comes meanwhile is found where it is then
 	if w, position, ok := h.queue.Find(owner); ok {
-		e := &Explanation{Owner: owner, State: PlacementWaiting, Waited: time.Since(w.Since), Position: position, Priority: w.Spec.Priority,
-			Reserved: w.Reserved}
-		e.Workers, e.Err = h.queue.Explain(w)
-		return e, nil
+		e, err := h.explainWaiter(ctx, w, position)
+		if err == nil {
+			e.Workers, e.Err = h.queue.Explain(w)
+		}
+		return e, err
 	}
 	var e *Explanation
 	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
@@ -73,11 +83,11 @@ func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, er
 
 // ExplainRequest explains where a container would be, if it were asked for now. Nothing is made or leased.
 func (h *Host) ExplainRequest(ctx context.Context, req ContainerRequest) (*Explanation, error) {
-	return h.explainRequest(ctx, req, "")
+	return h.explainRequest(ctx, req, "", nil)
 }
 
-// explainRequest explains a request that may want the worker of what is not there yet.
-func (h *Host) explainRequest(ctx context.Context, req ContainerRequest, with string) (*Explanation, error) {
+// explainRequest explains a request that may want the worker of what is not there yet, and contents that are not there yet, by the ids of their artifacts.
+func (h *Host) explainRequest(ctx context.Context, req ContainerRequest, with string, coming map[string]coming) (*Explanation, error) {
 	p, err := req.plan()
 	if err != nil {
 		return nil, err
@@ -89,53 +99,29 @@ func (h *Host) explainRequest(ctx context.Context, req ContainerRequest, with st
 	if err != nil {
 		return nil, err
 	}
+	for i := range spec.Inputs {
+		spec.Inputs[i].On = coming[spec.Inputs[i].Key].on
+	}
 	spec.With = cmp.Or(spec.With, with)
-	e := &Explanation{State: PlacementAsked, Workers: h.place.Explain(h.index, spec)}
+	e := &Explanation{State: PlacementAsked, Priority: req.Priority, Workers: h.place.Explain(h.index, spec)}
 	choice, err := h.place.Choose(h.index, spec)
 	e.Worker, e.Scores, e.Err = choice.Worker, choice.Scores, err
+	switch {
+	case err == nil:
+		e.Copies, err = h.wouldCopy(ctx, e.Worker, req, p, coming)
+		return e, err
+	case errors.As(err, new(*pool.FullError)):
+		before := h.queue.Before(spec)
+		e.Position = len(before) + 1
+		for _, w := range before[:min(len(before), maxBefore)] {
+			e.Before = append(e.Before, w.Owner)
+		}
+	}
 	return e, nil
 }
 
-// ExplainJob is ExplainRequest for each step of a job, by name, without its inputs: where those will be is not known before it runs. A step that runs on another's
-// worker is taken to be where that one would be now; one that names a step which the job has not, as no parsed job does, is left out.
-func (h *Host) ExplainJob(ctx context.Context, j *job.Job) (map[string]*Explanation, error) {
-	out := make(map[string]*Explanation, len(j.Steps))
-	for before := -1; len(out) > before; {
-		before = len(out)
-		for i := range j.Steps {
-			s := &j.Steps[i]
-			on, known := out[s.With]
-			if out[s.Name] != nil || s.With != "" && !known {
-				continue // done, or not yet to be
-			}
-			e, err := h.explainStep(ctx, s, on)
-			if err != nil {
-				return nil, fmt.Errorf("step %s: %w", s.Name, err)
-			}
-			out[s.Name] = e
-		}
-	}
-	return out, nil
-}
-
-// explainStep explains a step that runs on the worker of another, if on is not nil.
-func (h *Host) explainStep(ctx context.Context, s *job.Step, on *Explanation) (*Explanation, error) {
-	req := stepRequest(s)
-	for _, name := range s.Outputs {
-		req.Outputs = append(req.Outputs, Output{Name: name, Path: name})
-	}
-	if s.Image != nil {
-		req.Features = append(req.Features, sdk.FeatureImageVolume)
-	}
-	if on == nil {
-		return h.explainRequest(ctx, req, "")
-	}
-	e, err := h.explainRequest(ctx, req, on.Worker)
-	if err == nil && on.Err != nil {
-		e.Worker, e.Scores, e.Err = "", nil, fmt.Errorf("step %s, on whose worker it runs, has none: %w", s.With, on.Err)
-	}
-	return e, err
-}
+// maxBefore bounds how many are named who would be served before one.
+const maxBefore = 16
 
 // explainPlaced reads why a container is where it is.
 func explainPlaced(tx *store.Tx, owner string) (*Explanation, error) {

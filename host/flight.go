@@ -18,10 +18,15 @@ type flights[T any] struct {
 type flight[T any] struct {
 	done    chan struct{}
 	cancel  context.CancelFunc
-	waiting int // 0: cancelled
+	waiting int   // 0: cancelled
+	why     error // it was stopped for; nil: it was not
 	value   T
-	err     error
+	own     error // of the work
+	err     error // as those who wait for it are told
 }
+
+// live tells whether others may join it. The lock is held.
+func (f *flight[T]) live() bool { return f.waiting > 0 && f.why == nil }
 
 // do runs work under the key, or joins it where it runs already.
 func (fs *flights[T]) do(ctx context.Context, key string, work func(context.Context) (T, error)) (T, error) {
@@ -58,7 +63,7 @@ func (fs *flights[T]) join(ctx context.Context, key string, work func(context.Co
 			fs.mu.Unlock()
 			return f, err
 		}
-		if f.waiting > 0 {
+		if f.live() {
 			f.waiting++
 			fs.mu.Unlock()
 			return f, nil
@@ -72,6 +77,26 @@ func (fs *flights[T]) join(ctx context.Context, key string, work func(context.Co
 	}
 }
 
+// stop cancels the work under a key, and waits until nothing of it goes on. Who waited for it is told why, unless it was done all the same. It tells
+// whether there was any, and gives the error with which that ended itself. Who comes meanwhile begins anew after it.
+func (fs *flights[T]) stop(ctx context.Context, key string, why error) (was bool, ended error, err error) {
+	fs.mu.Lock()
+	f := fs.by[key]
+	if f == nil {
+		fs.mu.Unlock()
+		return false, nil, nil
+	}
+	f.why = why
+	fs.mu.Unlock()
+	f.cancel()
+	select {
+	case <-f.done:
+		return true, f.own, nil
+	case <-ctx.Done():
+		return true, nil, ctx.Err()
+	}
+}
+
 // start begins the work with one who waits for it. The lock is held.
 func (fs *flights[T]) start(ctx context.Context, key string, work func(context.Context) (T, error)) (*flight[T], error) {
 	wctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -82,8 +107,12 @@ func (fs *flights[T]) start(ctx context.Context, key string, work func(context.C
 	err := fs.spawn(func() {
 		defer cancel()
 		defer context.AfterFunc(fs.closing, cancel)()
-		f.value, f.err = work(wctx)
+		f.value, f.own = work(wctx)
 		fs.mu.Lock()
+		f.err = f.own
+		if f.err != nil && f.why != nil {
+			f.err = f.why
+		}
 		delete(fs.by, key)
 		fs.mu.Unlock()
 		close(f.done)

@@ -61,6 +61,7 @@ func openConfig(t testing.TB, cfg *config.Config, opts Options) *Host {
 	if opts.StateDir == "" {
 		opts.StateDir = newStateDir(t)
 	}
+	opts.manual = true
 	if testing.Verbose() {
 		opts.Log = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}

@@ -54,6 +54,7 @@ type Options struct {
 	stuck   time.Duration // in tests: instead of a part of Timing.WorkerGone
 	told    time.Duration // in tests: instead of firstWorkers and of firstLooks
 	clock   *clock        // in tests; nil: the machine's
+	manual  bool          // in tests: what has expired goes when they reap
 	slowTry time.Duration // in tests: instead of slowTry
 	// maxWorkers is, in tests, instead of sdk.MaxWorkers.
 	maxWorkers int
@@ -92,6 +93,7 @@ type Host struct {
 	doubts   doubts              // replicas that could not be read
 
 	clock    clock
+	expiries expiries // when to look whether something has expired
 	jumps    jumps
 	roomLog  roomLog
 	openedAt time.Duration // on the steady clock
@@ -126,7 +128,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	if err != nil {
 		return nil, err
 	}
-	place, err := pool.NewPlacer(policy, pool.Options{Limits: pool.Limits(cfg.Placement.Limits), WaitLimit: cfg.Placement.WaitLimit})
+	place, err := pool.NewPlacer(policy, pool.Options{Limits: pool.Limits(cfg.Placement.Limits), WaitLimit: cfg.Placement.WaitLimit, MaxPassed: cfg.Placement.MaxPassed})
 	if err != nil {
 		return nil, err
 	}
@@ -186,6 +188,9 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	}
 	h.startPlugins(known)
 	h.tasks.Go(h.reap)
+	if !h.opts.manual {
+		h.tasks.Go(h.expireInTime)
+	}
 	h.tasks.Go(h.watchStalled)
 	h.tasks.Go(h.watchWall)
 	h.tasks.Go(h.watchRoom)

@@ -69,6 +69,9 @@ func (r *Records) Containers(ctx context.Context, ownerPrefix string) ([]Contain
 	return containersIn(ctx, r.store, ownerPrefix)
 }
 
+// Waiting is Host.Waiting. Nobody waits where there is no host.
+func (r *Records) Waiting(context.Context, string) ([]*Explanation, error) { return nil, nil }
+
 // Runs lists the runs that are remembered, the oldest first. None is told to be running: that only the host knows that runs it.
 func (r *Records) Runs(ctx context.Context) ([]RunInfo, error) {
 	rows, err := runsIn(ctx, r.store)

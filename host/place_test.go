@@ -228,7 +228,7 @@ job "j" {
     with = step.nowhere
     run { path = "true" }
   }
-}`))
+}`), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -323,13 +323,32 @@ func TestExplainReserved(t *testing.T) {
 		!errors.As(e.Err, new(*pool.FullError)) {
 		t.Errorf("big: %+v, %v", e, err)
 	}
+	last := fmt.Sprint("small", pool.DefaultMaxPassed)
+	if w, _, _ := h.queue.Find("big"); e.ReservedUntil.IsZero() || !e.ReservedUntil.Equal(w.Until) {
+		t.Errorf("big has it until %v, want %v", e.ReservedUntil, w.Until)
+	}
+	if want := []Holder{{"small0", "1 volume claimed"}, {last, "1 volume claimed"}}; !slices.Equal(e.InTheWay, want) {
+		t.Errorf("in its way are %v, want %v", e.InTheWay, want)
+	}
+	all, err := h.Waiting(ctx, "")
+	if err != nil || len(all) != 2 || all[0].Owner != "big" || all[0].Position != 1 || all[0].Reserved != "m" || !slices.Equal(all[0].InTheWay, e.InTheWay) ||
+		all[1].Owner != "small" || all[1].State != PlacementWaiting || all[1].Reserved != "" || all[1].InTheWay != nil {
+		t.Errorf("there wait %+v, %v", all, err)
+	}
+	if one, err := h.Waiting(ctx, "sm"); err != nil || len(one) != 1 || one[0].Owner != "small" || one[0].Position != 2 {
+		t.Errorf("of those that begin so, there wait %+v, %v", one, err)
+	}
 	e, err = h.ExplainOwner(ctx, "small")
 	if err != nil || e.Reserved != "" || len(e.Workers) != 1 || e.Workers[0].Reason != pool.Reserved || !strings.Contains(e.Workers[0].Detail, `"big"`) ||
 		!errors.As(e.Err, new(*pool.FullError)) {
 		t.Errorf("small: %+v, %v", e, err)
 	}
-	if e, err = h.ExplainRequest(ctx, ContainerRequest{}); err != nil || e.Err == nil || e.Workers[0].Reason != pool.Reserved {
+	e, err = h.ExplainRequest(ctx, ContainerRequest{Outputs: []Output{{Name: "o", Path: "o"}}})
+	if err != nil || e.Err == nil || e.Workers[0].Reason != pool.Reserved || e.Position != 3 || !slices.Equal(e.Before, []string{"big", "small"}) {
 		t.Errorf("one that is asked for: %+v, %v", e, err)
+	}
+	if e, err = h.ExplainRequest(ctx, ContainerRequest{}); err != nil || e.Err != nil || e.Worker != "m" || e.Position != 0 || e.Before != nil {
+		t.Errorf("one that is in nobody's way: %+v, %v", e, err)
 	}
 }
 

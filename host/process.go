@@ -306,8 +306,11 @@ func (p *Process) OnPause(f func(why error)) {
 
 // endProcess writes how a process ended. The first ending stays.
 func (h *Host) endProcess(ctx context.Context, id string, e lifecycle.Event, reason string, exit *sdk.Exit) error {
+	var container string
+	defer func() { h.expiries.letGo(containerThing(container), h.clock.wall()) }()
 	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		_, err := processLife.move(tx, id, e, func(row *store.Process) (err error) {
+			container = row.Container
 			row.Reason, row.EndedAt = cmp.Or(reason, row.Reason), h.clock.wall()
 			if exit != nil {
 				row.Exit, err = json.Marshal(exit)

@@ -125,7 +125,7 @@ func (h *Host) reload(ctx context.Context, cfg *config.Config) ([]Change, error)
 func (h *Host) obey(policy pool.Policy, old, next *config.Config) error {
 	p := next.Placement
 	if !reflect.DeepEqual(old.Placement, p) {
-		if err := h.queue.SetRules(policy, pool.Options{Limits: pool.Limits(p.Limits), WaitLimit: p.WaitLimit}); err != nil {
+		if err := h.queue.SetRules(policy, pool.Options{Limits: pool.Limits(p.Limits), WaitLimit: p.WaitLimit, MaxPassed: p.MaxPassed}); err != nil {
 			return err
 		}
 		h.turns.set(hostTurns(p.Steps))

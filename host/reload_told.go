@@ -79,11 +79,11 @@ func settingsOf(c *config.Config) []setting {
 	return []setting{
 		{"placement.build", p.Build}, {"placement.no_input", p.NoInput}, {"placement.check", p.Check},
 		{"placement.max_containers", p.Limits.Containers}, {"placement.max_tasks", p.Limits.Tasks}, {"placement.max_volumes", p.Limits.Volumes},
-		{"placement.wait_limit", p.WaitLimit}, {"placement.max_steps", p.Steps},
+		{"placement.wait_limit", p.WaitLimit}, {"placement.max_steps", p.Steps}, {"placement.max_passed", p.MaxPassed},
 		{"timing.missing_grace", t.MissingGrace}, {"timing.worker_gone", t.WorkerGone}, {"timing.stalled", t.Stalled}, {"timing.answer", t.Answer}, {"timing.prune", t.Prune},
 		{"reaping.every", r.Every}, {"reaping.failed", r.Failed}, {"reaping.abandoned", r.Abandoned}, {"reaping.records", r.Records},
 		{"reaping.keep_failed", r.KeepFailed}, {"reaping.output_size", r.OutputSize},
-		{"artifacts.quota", a.Quota}, {"artifacts.ttl", a.TTL}, {"artifacts.cache_ttl", a.CacheTTL}, {"artifacts.unpack_size", a.UnpackSize},
+		{"artifacts.quota", a.Quota}, {"artifacts.upload_size", a.Upload}, {"artifacts.ttl", a.TTL}, {"artifacts.cache_ttl", a.CacheTTL}, {"artifacts.unpack_size", a.UnpackSize},
 		{"artifacts.unpack_entries", a.UnpackEntries}, {"artifacts.stream_size", a.StreamSize}, {"artifacts.stream_unpacked_size", a.StreamUnpackedSize},
 	}
 }

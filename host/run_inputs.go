@@ -93,5 +93,5 @@ func (r *run) take(tx *store.Tx, input string, brought *Artifact) (*Artifact, er
 		return nil, sdk.NewInvalid(sdk.ReasonSpec, "input %q: artifact %s is owned by %s: bring one that is the run's alone", input, row.Name, row.Owner)
 	}
 	row.Name, row.Owner = r.inputName(input), r.owner("")
-	return &Artifact{ID: row.ID, Name: row.Name}, tx.PutArtifact(row)
+	return &Artifact{ID: row.ID, Name: row.Name}, r.h.putArtifact(tx, row)
 }

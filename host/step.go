@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/slipway-run/slipway/host/job"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/sdk"
@@ -104,7 +106,7 @@ func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string
 		return r.failed(ctx, res, err)
 	}
 	res.Worker = c.Worker()
-	p, err := c.Start(ctx, MainProcess, r.process(s))
+	p, err := c.Start(ctx, MainProcess, r.process(s, span))
 	if err != nil {
 		r.destroy(ctx, c)
 		return r.failed(ctx, res, err)
@@ -239,8 +241,13 @@ func (r *run) request(ctx context.Context, s *job.Step, observe func(Event)) (Co
 	return req, nil
 }
 
-func (r *run) process(s *job.Step) ProcessRequest {
+func (r *run) process(s *job.Step, span trace.Span) ProcessRequest {
 	req := ProcessRequest{Path: s.Run.Path, Args: s.Run.Args, User: s.User, timeout: s.Timeout}
+	if parent := traceParent(span); parent != "" {
+		if _, own := s.Env[traceParentEnv]; !own {
+			req.Env = append(req.Env, traceParentEnv+"="+parent)
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		req.Env = append(req.Env, name+"="+s.Env[name])
 	}

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"fmt"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -18,6 +19,18 @@ func stepSpan(ctx context.Context, run, step string, attempt int) (context.Conte
 	}
 	return above.TracerProvider().Tracer("github.com/slipway-run/slipway/host").Start(ctx, "step", trace.WithAttributes(
 		attribute.String("slipway.run", run), attribute.String("slipway.step", step), attribute.Int("slipway.attempt", attempt)))
+}
+
+// traceParentEnv is the variable in which a step's processes find their step's span, as programs of other CI systems do.
+const traceParentEnv = "TRACEPARENT"
+
+// traceParent says in the form of W3C Trace Context which span is the parent of what a step does itself; empty where nobody traces.
+func traceParent(span trace.Span) string {
+	c := span.SpanContext()
+	if !c.IsValid() {
+		return ""
+	}
+	return fmt.Sprintf("00-%s-%s-%s", c.TraceID(), c.SpanID(), c.TraceFlags())
 }
 
 // tellSpan notes an event of a step in its span, at the time at which it came. Progress is left out: a span keeps only so many events.

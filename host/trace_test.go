@@ -1,6 +1,9 @@
 package host
 
 import (
+	"context"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -73,6 +76,65 @@ job "j" {
 				t.Errorf("below the span of step %s are %v, without %s", step, asked[step], want)
 			}
 		}
+	}
+}
+
+// TestTraceParent: a step's processes are told in TRACEPARENT which span is theirs, unless the job says something of its own; where nobody traces they are told nothing.
+func TestTraceParent(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	const file = `
+job "j" {
+  step "told" {
+    outputs = ["o"]
+    run {
+      path = "sh"
+      args = ["-c", "printf %s \"$TRACEPARENT\" > o/f"]
+    }
+  }
+  step "own" {
+    outputs = ["o"]
+    env     = { TRACEPARENT = "mine" }
+    run {
+      path = "sh"
+      args = ["-c", "printf %s \"$TRACEPARENT\" > o/f"]
+    }
+  }
+  output "told" { from = step.told.o }
+  output "own" { from = step.own.o }
+}`
+	told := func(ctx context.Context) (told, own string) {
+		t.Helper()
+		dir := t.TempDir()
+		res, err := h.Run(ctx, RunRequest{Job: parseJob(t, file), Outputs: map[string]string{"told": filepath.Join(dir, "told"), "own": filepath.Join(dir, "own")}})
+		if err != nil || !res.Succeeded() {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		read := func(output string) string {
+			b, err := os.ReadFile(filepath.Join(dir, output, "f"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(b)
+		}
+		return read("told"), read("own")
+	}
+	if got, own := told(testkit.Context(t)); got != "" || own != "mine" {
+		t.Errorf("nobody traces: told %q, own %q", got, own)
+	}
+	spans := tracetest.NewSpanRecorder()
+	ctx, run := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(spans)).Tracer("test").Start(testkit.Context(t), "run")
+	got, own := told(ctx)
+	run.End()
+	i := slices.IndexFunc(spans.Ended(), func(s sdktrace.ReadOnlySpan) bool {
+		return s.Name() == "step" && attributesOf(s)["slipway.step"] == "told"
+	})
+	if i < 0 {
+		t.Fatal("there is no span of the step")
+	}
+	c := spans.Ended()[i].SpanContext()
+	if want := "00-" + c.TraceID().String() + "-" + c.SpanID().String() + "-01"; got != want || own != "mine" {
+		t.Errorf("told %q, own %q, want %q", got, own, want)
 	}
 }
 

@@ -68,6 +68,26 @@ func (t *turns) waits() []turnWait {
 	return out
 }
 
+// ahead lists the owners of those who would go before somebody who came now, and how many may go at a time, if he would have to wait; 0: he would go at once.
+func (t *turns) ahead(who comer) (owners []string, most int) {
+	if t == nil {
+		return nil, 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.most == 0 || t.all < t.most {
+		return nil, 0
+	}
+	all := slices.Clone(t.waiting)
+	slices.SortStableFunc(all, t.order)
+	for _, c := range all {
+		if t.order(c, &who) <= 0 {
+			owners = append(owners, c.owner)
+		}
+	}
+	return owners, t.most
+}
+
 func newTurns(most int64) *turns {
 	if most <= 0 {
 		return nil
@@ -208,7 +228,7 @@ func (h *Host) turnWaits() []turnWait {
 // explain says that a step waits for its turn.
 func (w turnWait) explain() *Explanation {
 	return &Explanation{Owner: w.owner, State: PlacementTurn, Waited: time.Since(w.since), Position: w.position, Priority: w.priority,
-		Err: fmt.Errorf("as many steps go side by side as may: %d", w.most)}
+		Err: &TurnError{w.most}}
 }
 
 // FilesExhausted tells whether an error says that this process, or this machine, has as many files open as it may: what failed so can be done again once others

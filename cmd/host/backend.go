@@ -25,7 +25,7 @@ type backend interface {
 	orderWorker(ctx context.Context, worker string, order api.Order, reason string) error
 	awaitDrained(ctx context.Context, worker string, progress func(host.Drain)) error
 	destroyContainer(ctx context.Context, owner string) error
-	explainJob(ctx context.Context, j *job.Job) (map[string]*host.Explanation, error)
+	explainJob(ctx context.Context, j *job.Job, inputs map[string]string) (map[string]*host.Explanation, error)
 	// run runs a job and tells what happens.
 	run(ctx context.Context, req host.RunRequest, tell func(happening)) (*host.RunResult, error)
 	// abort ends a run, under way or not, and tells what stays on workers.
@@ -133,15 +133,19 @@ func (e *embedded) awaitDrained(ctx context.Context, worker string, progress fun
 }
 
 func (e *embedded) destroyContainer(ctx context.Context, owner string) error {
-	c, err := e.h.FindContainer(ctx, owner)
-	if err != nil {
-		return err
-	}
-	return c.Destroy(ctx)
+	return e.h.RemoveContainer(ctx, owner)
 }
 
-func (e *embedded) explainJob(ctx context.Context, j *job.Job) (map[string]*host.Explanation, error) {
-	return e.h.ExplainJob(ctx, j)
+func (e *embedded) explainJob(ctx context.Context, j *job.Job, inputs map[string]string) (map[string]*host.Explanation, error) {
+	artifacts := make(map[string]*host.Artifact)
+	for name, artifact := range inputs {
+		a, err := e.h.Artifact(ctx, artifact)
+		if err != nil {
+			return nil, fmt.Errorf("input %q: %w", name, err)
+		}
+		artifacts[name] = a
+	}
+	return e.h.ExplainJob(ctx, j, artifacts)
 }
 
 func (e *embedded) run(ctx context.Context, req host.RunRequest, tell func(happening)) (*host.RunResult, error) {
@@ -240,8 +244,8 @@ func (d *daemon) destroyContainer(ctx context.Context, owner string) error {
 	return d.c.DestroyContainer(ctx, owner)
 }
 
-func (d *daemon) explainJob(ctx context.Context, j *job.Job) (map[string]*host.Explanation, error) {
-	return d.c.ExplainJob(ctx, j)
+func (d *daemon) explainJob(ctx context.Context, j *job.Job, inputs map[string]string) (map[string]*host.Explanation, error) {
+	return d.c.ExplainJob(ctx, j, inputs)
 }
 
 func (d *daemon) abort(ctx context.Context, id string) (*host.RunResult, map[string]host.Owed, error) {

@@ -18,25 +18,54 @@ import (
 )
 
 func (a *app) explainCommand() *cobra.Command {
+	var inputs []string
 	c := &cobra.Command{
 		Use:   "explain JOB.hcl|RUN [STEP...]",
 		Short: "Say which worker each step of a job would get, or of a run has got, and why no other",
 		Long: `Say which worker each step of a job would get, or of a run has got, and why no other.
 
-Of a job file it tells how things are now, and nothing is run; what the steps will take from one another is not
-known then. It exits with 4 if a step would have to wait or could not run. Of a run (--state DIR) it tells how
-things were when each step was placed, and of a daemon's also what those wait for that are not placed yet: a
-place, or their turn.`,
+Of a job file it tells what would be done with each step now, and nothing is run: its worker, what would have to be
+copied there and from where, or what it would wait for, and who comes first. What a step takes from another one is
+taken to be where that would run, and its size is not known; what the job takes is nowhere yet, unless -i names an
+artifact. Steps of the job do not stand in each other's way. It exits with 4 if a step would have to wait or could not
+run. Of a run (--state DIR) it tells how things were when each step was placed, and of a daemon's also what those
+wait for that are not placed yet: a place, or their turn.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if a.stateDir == "" || isFile(args[0]) {
-				return a.explainJob(c, args[0], args[1:])
+				return a.explainJob(c, args[0], args[1:], inputs)
+			}
+			if len(inputs) > 0 {
+				return usageError{fmt.Errorf("-i %s is for a job file: run %s has its inputs", inputs[0], args[0])}
 			}
 			return a.explainRun(c, args[0], args[1:])
 		},
 	}
 	a.formatFlag(c)
+	c.Flags().StringArrayVarP(&inputs, "input", "i", nil, "`NAME=artifact:NAME`: an artifact in --state that is the job's input; may be repeated")
 	return c
+}
+
+// artifactInputs reads -i flags that can only name artifacts.
+func (a *app) artifactInputs(flags []string) (map[string]string, error) {
+	out, err := pairs("-i", flags)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range sortedKeys(out) {
+		artifact, is := strings.CutPrefix(out[name], artifactInput)
+		switch {
+		case !is:
+			delete(out, name) // a directory: nothing of it is anywhere yet
+		case artifact == "":
+			return nil, usageError{fmt.Errorf("-i %s=%s: want NAME=%sNAME", name, artifactInput, artifactInput)}
+		case a.stateDir == "":
+			return nil, usageError{fmt.Errorf("-i %s=%s...: artifacts need --state DIR, where they are kept", name, artifactInput)}
+		default:
+			out[name] = artifact
+		}
+	}
+	return out, nil
 }
 
 func isFile(name string) bool {
@@ -50,7 +79,11 @@ type explained struct {
 	*host.Explanation
 }
 
-func (a *app) explainJob(c *cobra.Command, file string, only []string) error {
+func (a *app) explainJob(c *cobra.Command, file string, only, flags []string) error {
+	inputs, err := a.artifactInputs(flags)
+	if err != nil {
+		return err
+	}
 	j, diags := job.Load(file)
 	if len(diags) > 0 {
 		a.writeDiagnostics(diags)
@@ -69,7 +102,10 @@ func (a *app) explainJob(c *cobra.Command, file string, only []string) error {
 		if err := a.checkConfigured(c.Context(), b); err != nil {
 			return err
 		}
-		all, err := b.explainJob(c.Context(), j)
+		all, err := b.explainJob(c.Context(), j, inputs)
+		if sdk.IsNotFound(err, host.KindArtifact) || errors.Is(err, sdk.Invalid) {
+			err = usageError{err}
+		}
 		if err != nil {
 			return err
 		}
@@ -167,6 +203,11 @@ func (a *app) writeExplained(all []explained) error {
 		if err := a.out.tell("step " + e.step + ": " + outcome(e.Explanation)); err != nil {
 			return err
 		}
+		for _, line := range details(e.Explanation) {
+			if err := a.out.tell("  " + line); err != nil {
+				return err
+			}
+		}
 		if len(e.Workers) == 0 {
 			continue
 		}
@@ -187,7 +228,7 @@ func outcome(e *host.Explanation) string {
 	case e.State == host.PlacementWaiting:
 		text := fmt.Sprintf("waits for %s, number %d in the queue", e.Waited.Round(time.Second), e.Position)
 		if e.Reserved != "" {
-			text += fmt.Sprintf(", for worker %s, which is reserved for it", e.Reserved)
+			text += fmt.Sprintf(", for worker %s, which is reserved for it until %s at the latest", e.Reserved, clock(e.ReservedUntil))
 		}
 		return text
 	case e.State == host.PlacementTurn:
@@ -203,13 +244,57 @@ func outcome(e *host.Explanation) string {
 			text += ", after a wait of " + e.Waited.Round(time.Second).String()
 		}
 		return text
-	case e.Err == nil:
-		return "would run on worker " + e.Worker
 	}
-	if full := (*pool.FullError)(nil); errors.As(e.Err, &full) {
-		return "would wait for a place"
+	text := "cannot run: no worker takes it"
+	switch {
+	case e.Worker != "":
+		text = "would run on worker " + e.Worker
+		if s := scores(e.Scores); s != "" {
+			text += " by " + s
+		}
+	case e.Position > 0:
+		text = fmt.Sprintf("would wait for a place, number %d in the queue", e.Position)
 	}
-	return "cannot run: no worker takes it"
+	if e.Turn > 0 {
+		return fmt.Sprintf("would wait for its turn, number %d, since as many steps go side by side as may; then, as things are now, it %s", e.Turn, text)
+	}
+	return text
+}
+
+// details are what is to be told of a step besides, a line each.
+func details(e *host.Explanation) (lines []string) {
+	if len(e.InTheWay) > 0 {
+		all := make([]string, len(e.InTheWay))
+		for i, o := range e.InTheWay {
+			all[i] = o.String()
+		}
+		lines = append(lines, "in its way: "+strings.Join(all, ", "))
+	}
+	if n := len(e.Before); n > 0 {
+		text := "first comes: " + strings.Join(e.Before, ", ")
+		ahead := e.Position - 1
+		if e.Turn > 0 {
+			ahead = e.Turn - 1
+		}
+		if more := ahead - n; more > 0 {
+			text += fmt.Sprintf(" and %d more", more)
+		}
+		lines = append(lines, text)
+	}
+	for _, c := range e.Copies {
+		text := "would be copied there: " + c.Name
+		if c.Bytes > 0 {
+			text += ", " + byteSize(c.Bytes)
+		}
+		switch {
+		case len(c.From) > 0:
+			text += ", from " + strings.Join(c.From, " or ")
+		default:
+			text += ", from whoever runs the job"
+		}
+		lines = append(lines, text)
+	}
+	return lines
 }
 
 // takes says whether a worker takes a step.
@@ -243,8 +328,13 @@ type jsonExplained struct {
 	Waited   float64       `json:"waited_seconds"`
 	Position int           `json:"position,omitempty"` // among those who wait, from 1
 	Reserved string        `json:"reserved,omitempty"` // waiting: the worker that is reserved for it
-	Error    string        `json:"error,omitempty"`    // why it would not be placed
-	Workers  []jsonVerdict `json:"workers"`            // the best first; of a placed step, the others
+	Until    *time.Time    `json:"reserved_until,omitempty"`
+	InTheWay []jsonHolder  `json:"in_the_way,omitempty"` // waiting: who has, on that worker, of what there is too little
+	Turn     int           `json:"turn,omitempty"`       // asked: the place that it would have among those who wait for their turn
+	Before   []string      `json:"before,omitempty"`     // asked: the first of those who would be served before it
+	Copies   []jsonCopy    `json:"copies,omitempty"`     // asked: what would have to be brought to the worker
+	Error    string        `json:"error,omitempty"`      // why it would not be placed
+	Workers  []jsonVerdict `json:"workers"`              // the best first; of a placed step, the others
 }
 
 type jsonVerdict struct {
@@ -253,6 +343,17 @@ type jsonVerdict struct {
 	Reason string      `json:"reason"` // one word, such as ok, tags, containers
 	Detail string      `json:"detail"`
 	Scores []jsonScore `json:"scores,omitempty"`
+}
+
+type jsonHolder struct {
+	Owner string `json:"owner,omitempty"` // of a container
+	Has   string `json:"has"`
+}
+
+type jsonCopy struct {
+	Name  string   `json:"name"`            // such as input.src
+	Bytes int64    `json:"bytes,omitempty"` // 0: not known yet
+	From  []string `json:"from,omitempty"`  // workers, or "host"; none: whoever runs the job
 }
 
 type jsonScore struct {
@@ -264,7 +365,11 @@ func writeExplainedJSON(to *outlet, all []explained) error {
 	out := make([]jsonExplained, 0, len(all))
 	for _, e := range all {
 		j := jsonExplained{Step: e.step, State: string(e.State), Worker: e.Worker, Held: e.Held, Scores: jsonScores(e.Scores),
-			Waited: e.Waited.Seconds(), Position: e.Position, Reserved: e.Reserved, Workers: []jsonVerdict{}}
+			Waited: e.Waited.Seconds(), Position: e.Position, Reserved: e.Reserved, Workers: []jsonVerdict{},
+			Until: known(e.ReservedUntil), InTheWay: jsonHolders(e.InTheWay), Turn: e.Turn, Before: e.Before}
+		for _, c := range e.Copies {
+			j.Copies = append(j.Copies, jsonCopy{c.Name, c.Bytes, c.From})
+		}
 		if !e.At.IsZero() {
 			j.At = &e.At
 		}
@@ -277,6 +382,14 @@ func writeExplainedJSON(to *outlet, all []explained) error {
 		out = append(out, j)
 	}
 	return to.writeJSON(out)
+}
+
+func jsonHolders(all []host.Holder) []jsonHolder {
+	var out []jsonHolder
+	for _, o := range all {
+		out = append(out, jsonHolder{o.Owner, o.Has})
+	}
+	return out
 }
 
 func jsonScores(all []pool.Score) []jsonScore {

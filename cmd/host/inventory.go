@@ -13,6 +13,7 @@ import (
 type inventory interface {
 	Runs(ctx context.Context) ([]host.RunInfo, error)
 	Containers(ctx context.Context, ownerPrefix string) ([]host.ContainerInfo, error)
+	Waiting(ctx context.Context, ownerPrefix string) ([]*host.Explanation, error)
 	Volumes(ctx context.Context, worker string) ([]host.VolumeInfo, error)
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +20,9 @@ func (a *app) psCommand() *cobra.Command {
 		Use:   "ps [RUN]",
 		Short: "List runs and containers, and what runs in them",
 		Long: `List runs and containers, and what runs in them; with RUN, only that one and its containers.
+
+Containers that wait for a place on a worker, or for their turn, are told of with who is in their way; slipway explain says what each worker
+lacks for them.
 
 A run is running, ended, or stopped: begun by an earlier host, and resumed when it is run again with its --id. Only a daemon can tell
 whether a run is under way; without one, what has not ended is unfinished. Nothing is started for the list: containers are told as the
@@ -50,6 +55,7 @@ state directory knows them.`,
 type listed struct {
 	runs       []host.RunInfo
 	containers []host.ContainerInfo
+	waiting    []*host.Explanation // of a daemon's
 	live       bool
 }
 
@@ -66,7 +72,10 @@ func listAll(ctx context.Context, i inventory, run []string) (l listed, err erro
 			return l, usageError{fmt.Errorf("there is no run %s: see slipway ps --all", run[0])}
 		}
 	}
-	l.containers, err = i.Containers(ctx, prefix)
+	if l.containers, err = i.Containers(ctx, prefix); err != nil {
+		return l, err
+	}
+	l.waiting, err = i.Waiting(ctx, prefix)
 	return l, err
 }
 
@@ -105,6 +114,22 @@ func (l listed) write(to *outlet) error {
 			t.row(dash(c.Owner), c.Worker, c.State, p.Name, processState(p), dash(p.Path), clock(since), clock(c.Expires))
 		}
 	}
+	if err := t.end(); err != nil || len(l.waiting) == 0 {
+		return err
+	}
+	fmt.Fprintln(to)
+	t = newTable(to, "OWNER", "WAITS FOR", "NUMBER", "FOR", "RESERVED", "UNTIL", "IN ITS WAY")
+	for _, e := range l.waiting {
+		what := "a place"
+		if e.State == host.PlacementTurn {
+			what = "its turn"
+		}
+		all := make([]string, len(e.InTheWay))
+		for i, o := range e.InTheWay {
+			all[i] = o.String()
+		}
+		t.row(e.Owner, what, strconv.Itoa(e.Position), e.Waited.Round(time.Second).String(), dash(e.Reserved), clock(e.ReservedUntil), dash(strings.Join(all, ", ")))
+	}
 	return t.end()
 }
 
@@ -130,6 +155,18 @@ func processState(p host.ProcessInfo) string {
 type jsonListed struct {
 	Runs       []jsonRun       `json:"runs"`
 	Containers []jsonContainer `json:"containers"`
+	Waiting    []jsonWaiting   `json:"waiting"` // the first to be served first
+}
+
+type jsonWaiting struct {
+	Owner    string       `json:"owner"`
+	State    string       `json:"state"` // waiting, for a place, or turn
+	Position int          `json:"position"`
+	Priority int          `json:"priority,omitempty"`
+	Waited   float64      `json:"waited_seconds"`
+	Reserved string       `json:"reserved,omitempty"` // the worker that is reserved for it
+	Until    *time.Time   `json:"reserved_until,omitempty"`
+	InTheWay []jsonHolder `json:"in_the_way,omitempty"` // who has, on that worker, of what there is too little
 }
 
 type jsonRun struct {
@@ -160,7 +197,10 @@ type jsonProcess struct {
 }
 
 func (l listed) writeJSON(to *outlet) error {
-	out := jsonListed{Runs: []jsonRun{}, Containers: []jsonContainer{}}
+	out := jsonListed{Runs: []jsonRun{}, Containers: []jsonContainer{}, Waiting: []jsonWaiting{}}
+	for _, e := range l.waiting {
+		out.Waiting = append(out.Waiting, jsonWaiting{e.Owner, string(e.State), e.Position, e.Priority, e.Waited.Seconds(), e.Reserved, known(e.ReservedUntil), jsonHolders(e.InTheWay)})
+	}
 	for _, r := range l.runs {
 		out.Runs = append(out.Runs, jsonRun{ID: r.ID, State: l.state(r), Began: r.Created, Ended: known(r.EndedAt)})
 	}

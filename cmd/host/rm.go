@@ -16,7 +16,8 @@ func (a *app) rmCommand() *cobra.Command {
 		Short: "Destroy containers that were made over the API",
 		Long: `Destroy the containers of these owners, with what runs in them and what they have. Slipway ps lists owners.
 
-What was told of their processes, and their output, can still be read. A container of a run goes with the run: end that with
+One that is still being made, or waits for a place, is given up, and rm waits until that is undone; who asked for it is told so, and
+may ask again. What was told of their processes, and their output, can still be read. A container of a run goes with the run: end that with
 slipway run --abort RUN.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

@@ -78,6 +78,19 @@ func (c *Client) Containers(ctx context.Context, ownerPrefix string) ([]host.Con
 	return out, nil
 }
 
+// Waiting lists who waits for a place on a worker or for its turn, of those whose owners begin with a prefix, as host.Host does.
+func (c *Client) Waiting(ctx context.Context, ownerPrefix string) ([]*host.Explanation, error) {
+	r, err := c.containers.ListContainers(ctx, connect.NewRequest(&pb.ListContainersRequest{OwnerPrefix: ownerPrefix}))
+	if err != nil {
+		return nil, c.err(ctx, err)
+	}
+	var out []*host.Explanation
+	for _, e := range r.Msg.GetWaiting() {
+		out = append(out, fromExplanation(e))
+	}
+	return out, nil
+}
+
 // Volumes lists what is remembered of the volumes on a worker, or of all if it is empty, in the order in which they were made.
 func (c *Client) Volumes(ctx context.Context, worker string) ([]host.VolumeInfo, error) {
 	r, err := c.host.ListVolumes(ctx, connect.NewRequest(&pb.ListVolumesRequest{Worker: worker}))

@@ -28,7 +28,7 @@ type What string
 // What errors say.
 const (
 	WhatLost     What = "lost"      // the process is, see host.LostError
-	WhatAborted  What = "aborted"   // the process was, see host.AbortedError
+	WhatAborted  What = "aborted"   // the process was, or the making of a container, see host.AbortedError
 	WhatGone     What = "gone"      // the container is over, see host.GoneError
 	WhatNoWorker What = "no-worker" // none can take it, see pool.NoWorkerError
 	WhatFull     What = "full"      // all that could take it are full, see pool.FullError
@@ -150,6 +150,9 @@ func code(err error) connect.Code {
 	}
 	if _, ok := errors.AsType[*host.GoneError](err); ok {
 		return connect.CodeFailedPrecondition
+	}
+	if _, ok := errors.AsType[*host.AbortedError](err); ok {
+		return connect.CodeAborted
 	}
 	if _, ok := errors.AsType[*pool.NoWorkerError](err); ok {
 		return connect.CodeFailedPrecondition

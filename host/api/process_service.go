@@ -105,7 +105,14 @@ func (s containerService) ListContainers(ctx context.Context, c *connect.Request
 	if err != nil {
 		return nil, answer(err)
 	}
+	waiting, err := s.h.Waiting(ctx, c.Msg.GetOwnerPrefix())
+	if err != nil {
+		return nil, answer(err)
+	}
 	out := &pb.ListContainersResponse{}
+	for _, e := range waiting {
+		out.Waiting = append(out.Waiting, pbExplanation("", e))
+	}
 	for _, i := range list {
 		if !i.Over() || c.Msg.GetAll() {
 			out.Containers = append(out.Containers, pbContainer(i))
@@ -155,9 +162,9 @@ func (s *Server) own(ctx context.Context, owner string) (*host.Container, error)
 
 // DestroyContainer destroys a container.
 func (s containerService) DestroyContainer(ctx context.Context, c *connect.Request[pb.DestroyContainerRequest]) (*connect.Response[pb.DestroyContainerResponse], error) {
-	container, err := s.own(ctx, c.Msg.GetOwner())
+	err := checkOwner(c.Msg.GetOwner())
 	if err == nil {
-		err = container.Destroy(ctx)
+		err = s.h.RemoveContainer(ctx, c.Msg.GetOwner())
 	}
 	if err != nil {
 		return nil, answer(err)

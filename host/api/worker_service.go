@@ -84,7 +84,15 @@ func (s *Server) explain(ctx context.Context, msg *pb.ExplainRequest) (*pb.Expla
 	if diags.HasErrors() {
 		return nil, &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonSpec, Message: diagnostics(diags)}
 	}
-	all, err := s.h.ExplainJob(ctx, j)
+	inputs := make(map[string]*host.Artifact)
+	for name, artifact := range msg.GetInputs() {
+		a, err := s.artifact(ctx, artifact)
+		if err != nil {
+			return nil, err
+		}
+		inputs[name] = a
+	}
+	all, err := s.h.ExplainJob(ctx, j, inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -115,9 +123,10 @@ func (c *Client) AwaitDrained(ctx context.Context, worker string, progress func(
 	return c.err(ctx, from.Err())
 }
 
-// ExplainJob says where each step of a job would run, by its name. The job was read from a file.
-func (c *Client) ExplainJob(ctx context.Context, j *job.Job) (map[string]*host.Explanation, error) {
-	r, err := c.host.Explain(ctx, connect.NewRequest(&pb.ExplainRequest{What: &pb.ExplainRequest_File{File: &pb.JobFile{Source: string(j.Source()), Name: j.File}}}))
+// ExplainJob says where each step of a job would run, by its name, as host.Host does. The job was read from a file; inputs are names of artifacts.
+func (c *Client) ExplainJob(ctx context.Context, j *job.Job, inputs map[string]string) (map[string]*host.Explanation, error) {
+	r, err := c.host.Explain(ctx, connect.NewRequest(&pb.ExplainRequest{Inputs: inputs,
+		What: &pb.ExplainRequest_File{File: &pb.JobFile{Source: string(j.Source()), Name: j.File}}}))
 	if err != nil {
 		return nil, c.err(ctx, err)
 	}

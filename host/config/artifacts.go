@@ -13,6 +13,7 @@ import (
 // default, which Load has filled in but for those of unpacking and of streams.
 type Artifacts struct {
 	Quota    int64         // bytes of all uploads that the state directory keeps, until a worker has them; default 16GiB
+	Upload   int64         // upload_size in the file: bytes of one of them, not more than Quota; default: as many as that
 	TTL      time.Duration // how long an artifact is kept that nobody owns, unless who made it has said; default 12h
 	CacheTTL time.Duration // cache_ttl in the file: how long a cache is kept after its last use; default 720h
 
@@ -30,6 +31,7 @@ type Artifacts struct {
 func artifactsFields() []sdk.Field {
 	return []sdk.Field{
 		{Name: "quota", Type: sdk.TypeBytes},
+		{Name: "upload_size", Type: sdk.TypeBytes},
 		{Name: "ttl", Type: sdk.TypeDuration},
 		{Name: "cache_ttl", Type: sdk.TypeDuration},
 		{Name: "unpack_size", Type: sdk.TypeBytes},
@@ -45,6 +47,9 @@ func (r *reader) artifacts(a *Artifacts, b *hcl.Block) {
 	r.patience(content, v, "ttl", &a.TTL)
 	r.patience(content, v, "cache_ttl", &a.CacheTTL)
 	a.Quota = cmp.Or(r.size(content, v, "quota"), a.Quota)
+	if a.Upload = r.size(content, v, "upload_size"); a.Upload > a.Quota {
+		r.wrong(content.Attributes["upload_size"].Expr.Range(), "Limit without effect", "%q is more than \"quota\", which is %d bytes: raise that, too, or make this at most as much.", "upload_size", a.Quota)
+	}
 	a.UnpackSize = r.size(content, v, "unpack_size")
 	a.UnpackEntries = r.atLeastOne(content, v, "unpack_entries")
 	a.StreamSize = r.size(content, v, "stream_size")

@@ -63,6 +63,9 @@ type Placement struct {
 	WaitLimit time.Duration
 	// Steps is how many steps go side by side in this host; max_steps in the file. Zero, the default: as many as it can open files for.
 	Steps int
+	// MaxPassed is how many places may be given past a container that waits, to such as come later and take of what it waits for, before a worker is
+	// reserved for it; max_passed in the file. Zero, the default: 32. A number that is never reached leaves them unreserved.
+	MaxPassed int
 }
 
 // Limits bound what a worker holds at a time. Zero is no limit.

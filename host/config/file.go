@@ -120,6 +120,7 @@ func placementFields() []sdk.Field {
 		{Name: "max_tasks", Type: sdk.TypeInt},
 		{Name: "max_volumes", Type: sdk.TypeInt},
 		{Name: "max_steps", Type: sdk.TypeInt},
+		{Name: "max_passed", Type: sdk.TypeInt},
 		{Name: "wait_limit", Type: sdk.TypeDuration},
 		{Name: "build", Type: sdk.TypeStrings},
 		{Name: "no_input", Type: sdk.TypeStrings},
@@ -317,6 +318,7 @@ func (r *reader) placement(p *Placement, b *hcl.Block, workers []Worker) {
 		}
 	}
 	p.Steps = r.atLeastOne(content, v, "max_steps")
+	p.MaxPassed = r.atLeastOne(content, v, "max_passed")
 	r.patience(content, v, "wait_limit", &p.WaitLimit)
 }
 

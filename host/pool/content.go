@@ -134,6 +134,11 @@ func (x *Index) local(e *entry, inputs []Content) int64 {
 			sum += w.worth(w.replicas[i])
 		}
 	}
+	for _, in := range inputs {
+		if in.On == e.Name {
+			sum += max(in.Bytes, 1)
+		}
+	}
 	return sum
 }
 
@@ -144,4 +149,18 @@ func (x *Index) addLocal(sums []int64, inputs []Content) {
 			sums[r.slot] += w.worth(r)
 		}
 	}
+	for _, in := range inputs {
+		if e := x.byName[in.On]; e != nil {
+			sums[e.slot] += max(in.Bytes, 1)
+		}
+	}
+}
+
+// Has tells whether a content is on a worker, or is being brought there.
+func (x *Index) Has(worker, key string) bool {
+	d := x.digest(key)
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	e := x.byName[worker]
+	return e != nil && x.has(e, d)
 }

@@ -21,7 +21,7 @@ type Index struct {
 	leases   map[string]grant // by owner
 	held     map[string]int   // leases by team
 	queues   []*Queue
-	ended    []*entry // workers whose reservation has ended, still to be offered
+	again    []*entry // workers still to be offered: their reservations have ended, or are in the way of less
 	uses     uint64   // counts uses of replicas
 }
 

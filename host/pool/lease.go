@@ -106,6 +106,9 @@ func (x *Index) lease(e *entry, g grant) {
 	x.held[g.Team]++
 	e.count(g.Lease, 1)
 	x.claim(e, g, 1)
+	if e.reserved != nil && len(g.keys) > 0 { // whoever needs the same there takes less now
+		x.again = append(x.again, e)
+	}
 	for _, q := range x.queues {
 		q.share(g.Owner, e.Name)
 	}

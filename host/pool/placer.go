@@ -30,8 +30,6 @@ type Options struct {
 type Placer struct {
 	rules atomic.Pointer[rules]
 
-	maxPassed int
-
 	rand rand.Source // nil: any
 	mu   sync.Mutex  // protects rand
 	sums sync.Pool   // *[]int64: bytes at hand by slot
@@ -43,8 +41,8 @@ func NewPlacer(p Policy, o Options) (*Placer, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
-	out := &Placer{rand: o.Rand, maxPassed: cmp.Or(o.MaxPassed, DefaultMaxPassed)}
-	out.rules.Store(&rules{p, o.Limits, o.WaitLimit})
+	out := &Placer{rand: o.Rand}
+	out.rules.Store(newRules(p, o))
 	return out, nil
 }
 
@@ -53,6 +51,11 @@ type rules struct {
 	policy    Policy
 	limits    Limits
 	waitLimit time.Duration
+	maxPassed int
+}
+
+func newRules(p Policy, o Options) *rules {
+	return &rules{p, o.Limits, o.WaitLimit, cmp.Or(o.MaxPassed, DefaultMaxPassed)}
 }
 
 // Choose returns the best worker for the spec, and leases nothing: to be sure

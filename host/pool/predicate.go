@@ -169,7 +169,7 @@ func (q *query) judgeAnew(e *entry) Reason {
 	if e.Paused != "" {
 		return Pausing
 	}
-	if w := e.reserved; w != nil && w.query != q && s.Priority <= w.query.spec.Priority {
+	if w := e.reserved; w != nil && w.query != q && s.Priority <= w.query.spec.Priority && q.hinders(w.query, e) {
 		return Reserved
 	}
 	if l.Containers > 0 && e.usage.containers() >= l.Containers {
@@ -204,18 +204,21 @@ func (q *query) lacksVolumes(e *entry, limit int) int {
 // missing is how many of the inputs have to be brought to e: they are neither there nor on their way, and no lease has claimed them.
 func (q *query) missing(e *entry) (n int) {
 	for _, d := range q.keys {
-		if e.promised[d].claims == 0 && !q.index.has(e, d) {
-			n++
-		}
+		n += count(q.brings(e, d))
 	}
 	return n
+}
+
+// brings tells whether one of the inputs has to be brought to e for this one.
+func (q *query) brings(e *entry, d digest) bool {
+	return e.promised[d].claims == 0 && !q.index.has(e, d)
 }
 
 // detail says what judge's verdict means on this worker, for people.
 func (q *query) detail(e *entry, r Reason) string {
 	text := q.about(e, r)
 	if w := e.reserved; w != nil && w.query == q {
-		text += "; reserved for it: others get no place there until it fits"
+		text += fmt.Sprintf("; reserved for it, for another %s at most: nobody gets a place there who would be in its way", w.left())
 	}
 	return text
 }
@@ -254,7 +257,8 @@ func (q *query) about(e *entry, r Reason) string {
 	case Pausing:
 		return e.Paused
 	case Reserved:
-		return fmt.Sprintf("for %q, passed by %d that came later", e.reserved.owner, e.reserved.passed)
+		w := e.reserved
+		return fmt.Sprintf("for %q, passed by %d that came later, for another %s at most", w.owner, w.passed, w.left())
 	case FullContainers:
 		return fmt.Sprintf("%d of %d containers", e.usage.containers(), l.Containers)
 	case FullTasks:

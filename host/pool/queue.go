@@ -15,13 +15,14 @@ import (
 // Only waiters for which the place will do are asked, so one that claims much can
 // be passed by smaller ones that come after it in that order. Once that has
 // happened Options.MaxPassed times, a worker is reserved for it: nobody of the
-// same or a lower priority is placed there any more until it fits. See reserve.go.
+// same or a lower priority who would take of what it waits for is placed there any
+// more until it fits. See reserve.go.
 // To be passed by a higher priority, or by a team that holds less, is the order
 // itself and has no bound but the wait limit.
 //
 // There is one invariant, kept under the index's lock: no waiter could be placed
-// now, where a reserved worker takes only the waiter it is reserved for and those
-// of a higher priority. Each event (a worker added, changed or removed, a lease or
+// now, where a reserved worker takes only the waiter it is reserved for, those
+// of a higher priority, and those that are not in its way. Each event (a worker added, changed or removed, a lease or
 // a volume gone, a reservation ended) touches one worker, so it is enough to offer
 // that one to the waiters; and an arrival that finds a place free passes nobody
 // who could have had it.
@@ -54,6 +55,7 @@ type waiter struct {
 	woken    chan struct{}  // closed with the choice made, or none: look again
 	passed   int            // places given to later ones on workers that lacked nothing but room for it
 	reserved *entry         // the worker that is reserved for it
+	from     time.Time      // since when it is
 	until    time.Time      // when that ends at the latest
 	told     chan time.Time // until, of each new reservation; holds one
 }
@@ -136,14 +138,14 @@ func (q *Queue) Acquire(ctx context.Context, owner string, s Spec) (Choice, erro
 	}
 }
 
-// SetRules changes the policy, limits and wait limit of the queue's placer: those of o, whose source of chance stays as it was. They hold for those who wait,
-// too, but for the wait limit; places that are given stay so. After an error, a *StrategyError, nothing has changed.
+// SetRules changes the policy, limits, wait limit and how many may pass of the queue's placer: those of o, whose source of chance stays as it was. They hold for
+// those who wait, too, but for the wait limit; places that are given, and reservations that have begun, stay so. After an error, a *StrategyError, nothing has changed.
 func (q *Queue) SetRules(p Policy, o Options) error {
 	p = p.withDefaults()
 	if err := p.validate(); err != nil {
 		return err
 	}
-	r := &rules{p, o.Limits, o.WaitLimit}
+	r := newRules(p, o)
 	x := q.index
 	x.mu.Lock()
 	defer x.mu.Unlock()

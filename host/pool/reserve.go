@@ -1,6 +1,9 @@
 package pool
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A waiter that claims much fits only where much is free at once, and as long as
 // smaller ones take each place as it comes free, that may never be. So places
@@ -8,7 +11,9 @@ import "time"
 // which it was passed last, which is one where places do come free, is reserved
 // for it: what is or becomes free there goes to it alone, or to a waiter or an
 // arrival of a higher priority, which comes first anywhere. Leases that are there
-// stay as they are.
+// stay as they are. One that takes nothing of what it waits for, such as a check
+// where it waits for volumes, is in nobody's way: that is placed there as ever,
+// and passes nobody.
 //
 // A worker is reserved for one waiter at most, and a waiter has one worker at
 // most; one of a higher priority may take a worker over. The reservation ends
@@ -38,10 +43,10 @@ const minReserved = time.Minute
 // locked.
 func (q *Queue) pass(v *waiter, e *entry) {
 	q.index.unreserve(v) // it needs none any more
-	most := q.placer.maxPassed
+	most := q.placer.rules.Load().maxPassed
 	var first *waiter
 	for _, w := range q.waiters {
-		if w == v || !q.before(w, v) || !w.query.judge(e).lacking() {
+		if w == v || !q.before(w, v) || !w.query.judge(e).lacking() || !v.query.hinders(w.query, e) {
 			continue
 		}
 		w.passed++
@@ -59,8 +64,8 @@ func (q *Queue) pass(v *waiter, e *entry) {
 func (x *Index) reserve(e *entry, w *waiter) {
 	before := e.reserved
 	e.reserved, w.reserved = w, e
-	now := time.Now()
-	w.until = now.Add(max(now.Sub(w.since), minReserved))
+	w.from = time.Now()
+	w.until = w.from.Add(max(w.from.Sub(w.since), minReserved))
 	select {
 	case <-w.told: // of an earlier one
 	default:
@@ -100,7 +105,7 @@ func (x *Index) unreserve(w *waiter) {
 		return
 	}
 	e.reserved, w.reserved = nil, nil
-	x.ended = append(x.ended, e)
+	x.again = append(x.again, e)
 }
 
 // recheck moves the reservation of e to another worker if e can no longer take the
@@ -118,16 +123,40 @@ func (x *Index) recheck(e *entry) {
 	x.reserveAny(w)
 }
 
-// settle offers the workers whose reservations have ended to all who wait. It
-// comes last in whatever may have ended one. The lock is held.
+// settle offers the workers whose reservations have ended, or are in the way of
+// less, to all who wait. It comes last in whatever may have made one so. The lock
+// is held.
 func (x *Index) settle() {
-	for len(x.ended) > 0 {
-		last := len(x.ended) - 1
-		e := x.ended[last]
-		x.ended[last] = nil
-		x.ended = x.ended[:last]
+	for len(x.again) > 0 {
+		last := len(x.again) - 1
+		e := x.again[last]
+		x.again[last] = nil
+		x.again = x.again[:last]
 		x.offer(e)
 	}
+}
+
+// hinders reports whether w would lack something on e, were e given to q, of which
+// q takes some. The lock is held.
+func (q *query) hinders(w *query, e *entry) bool {
+	l := w.limitsOf(e)
+	if l.Containers > 0 && e.usage.containers()+1 >= l.Containers {
+		return true
+	}
+	if l.Tasks > 0 && w.spec.Kind != Check && q.spec.Kind != Check && e.usage.tasks()+1 >= l.Tasks {
+		return true
+	}
+	if l.Volumes > 0 {
+		takes := q.spec.Volumes
+		for _, d := range q.keys { // what both need there is no more for w
+			takes += count(q.brings(e, d) && !slices.Contains(w.keys, d))
+		}
+		if takes > 0 && w.lacksVolumes(e, l.Volumes)+takes > 0 {
+			return true
+		}
+	}
+	_, no := over(e.Capacity, e.usage.Resources.plus(q.spec.Resources, 1), w.spec.Resources.only(q.spec.Resources))
+	return no
 }
 
 // lapse ends the reservation for w if its time has come.

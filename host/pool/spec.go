@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -19,6 +20,8 @@ const (
 type Content struct {
 	Key   string // of the artifact or cache
 	Bytes int64  // its size where the index has none; 0 if unknown
+	// On is, of one that is not there yet, the worker that it would be on by then: it counts as little there as what is known of its size.
+	On string
 }
 
 // Spec is what is asked of a worker. The zero value of a field asks nothing.
@@ -76,6 +79,27 @@ func (r Resources) plus(o Resources, n int64) Resources {
 // positive is r with no amount below nothing.
 func (r Resources) positive() Resources {
 	return Resources{max(r.CPUMillis, 0), max(r.MemoryBytes, 0), max(r.DiskBytes, 0), max(r.PIDs, 0)}
+}
+
+// only is r without the amounts that o asks nothing of.
+func (r Resources) only(o Resources) Resources {
+	keep := func(v, of int64) int64 {
+		if of <= 0 {
+			return 0
+		}
+		return v
+	}
+	return Resources{keep(r.CPUMillis, o.CPUMillis), keep(r.MemoryBytes, o.MemoryBytes), keep(r.DiskBytes, o.DiskBytes), keep(r.PIDs, o.PIDs)}
+}
+
+// Of says in words what o has of the resources that r asks for.
+func (r Resources) Of(o Resources) (out []string) {
+	for i, a := range r.amounts() {
+		if has := o.amounts()[i].asks; a.asks > 0 && has > 0 {
+			out = append(out, fmt.Sprintf("%d %s", has, a.name))
+		}
+	}
+	return out
 }
 
 // amount is one of the resources, with what a worker has of it, what of that is promised, and what is asked.

@@ -228,6 +228,9 @@ func (q *Queue) Make(worker, owner, key string) error {
 	}
 	e.usage.Volumes++
 	x.countMaking(e, VolumeState{Making, key}, 1)
+	if e.reserved != nil && key != "" { // whoever needs the same there takes less now
+		x.changed(e)
+	}
 	return nil
 }
 

@@ -1265,7 +1265,9 @@ type ExplainRequest struct {
 	//	*ExplainRequest_File
 	//	*ExplainRequest_Owner
 	//	*ExplainRequest_Run
-	What          isExplainRequest_What `protobuf_oneof:"what"`
+	What isExplainRequest_What `protobuf_oneof:"what"`
+	// Of a job: the name of an artifact for each of its inputs that there is already. One that is not named is brought by whoever runs the job.
+	Inputs        map[string]string `protobuf:"bytes,4,rep,name=inputs,proto3" json:"inputs,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1332,6 +1334,13 @@ func (x *ExplainRequest) GetRun() string {
 		}
 	}
 	return ""
+}
+
+func (x *ExplainRequest) GetInputs() map[string]string {
+	if x != nil {
+		return x.Inputs
+	}
+	return nil
 }
 
 type isExplainRequest_What interface {
@@ -1905,16 +1914,26 @@ type Explanation struct {
 	Scores []*Score               `protobuf:"bytes,6,rep,name=scores,proto3" json:"scores,omitempty"`
 	At     *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=at,proto3" json:"at,omitempty"`
 	Waited *durationpb.Duration   `protobuf:"bytes,8,opt,name=waited,proto3" json:"waited,omitempty"`
-	// Among those who wait, from 1.
+	// Among those who wait, from 1. Asked: the place that it would have in the queue for a worker; 0: it would not wait there.
 	Position int64 `protobuf:"varint,9,opt,name=position,proto3" json:"position,omitempty"`
 	Priority int64 `protobuf:"varint,10,opt,name=priority,proto3" json:"priority,omitempty"`
 	// On each worker, the best first.
 	Workers []*Verdict `protobuf:"bytes,11,rep,name=workers,proto3" json:"workers,omitempty"`
 	// Why it would not be placed now; absent: it would.
 	Error *Error `protobuf:"bytes,12,opt,name=error,proto3" json:"error,omitempty"`
-	// Waiting: the worker that takes nobody of the same or a lower priority until it fits there, since too many that came later have passed it;
-	// empty: none.
-	Reserved      string `protobuf:"bytes,13,opt,name=reserved,proto3" json:"reserved,omitempty"`
+	// Waiting: the worker that takes nobody of the same or a lower priority who would be in its way until it fits there, since too many that came
+	// later have passed it; empty: none.
+	Reserved string `protobuf:"bytes,13,opt,name=reserved,proto3" json:"reserved,omitempty"`
+	// When that ends at the latest.
+	ReservedUntil *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=reserved_until,json=reservedUntil,proto3" json:"reserved_until,omitempty"`
+	// Who has, on that worker, of what there is too little for it.
+	InTheWay []*Holder `protobuf:"bytes,15,rep,name=in_the_way,json=inTheWay,proto3" json:"in_the_way,omitempty"`
+	// Asked: the place that it would have among those who wait for their turn; 0: it would have its turn at once.
+	Turn int64 `protobuf:"varint,16,opt,name=turn,proto3" json:"turn,omitempty"`
+	// Asked, and it would wait: the owners of who would be served before it, the first 16 of them.
+	Before []string `protobuf:"bytes,17,rep,name=before,proto3" json:"before,omitempty"`
+	// Asked: what would have to be brought to the worker.
+	Copies        []*Copy `protobuf:"bytes,18,rep,name=copies,proto3" json:"copies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2040,6 +2059,158 @@ func (x *Explanation) GetReserved() string {
 	return ""
 }
 
+func (x *Explanation) GetReservedUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ReservedUntil
+	}
+	return nil
+}
+
+func (x *Explanation) GetInTheWay() []*Holder {
+	if x != nil {
+		return x.InTheWay
+	}
+	return nil
+}
+
+func (x *Explanation) GetTurn() int64 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *Explanation) GetBefore() []string {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *Explanation) GetCopies() []*Copy {
+	if x != nil {
+		return x.Copies
+	}
+	return nil
+}
+
+type Holder struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of a container; empty: it is no container's.
+	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// For people.
+	Has           string `protobuf:"bytes,2,opt,name=has,proto3" json:"has,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Holder) Reset() {
+	*x = Holder{}
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Holder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Holder) ProtoMessage() {}
+
+func (x *Holder) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Holder.ProtoReflect.Descriptor instead.
+func (*Holder) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Holder) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *Holder) GetHas() string {
+	if x != nil {
+		return x.Has
+	}
+	return ""
+}
+
+type Copy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// As a job file has it, such as input.src; of a cache its key.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// 0: not known yet.
+	Bytes int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Workers that have it; "host" is the daemon's disk. Empty: whoever runs the job brings it.
+	From          []string `protobuf:"bytes,3,rep,name=from,proto3" json:"from,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Copy) Reset() {
+	*x = Copy{}
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Copy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Copy) ProtoMessage() {}
+
+func (x *Copy) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Copy.ProtoReflect.Descriptor instead.
+func (*Copy) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Copy) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Copy) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *Copy) GetFrom() []string {
+	if x != nil {
+		return x.From
+	}
+	return nil
+}
+
 type Score struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Strategy      string                 `protobuf:"bytes,1,opt,name=strategy,proto3" json:"strategy,omitempty"`
@@ -2050,7 +2221,7 @@ type Score struct {
 
 func (x *Score) Reset() {
 	*x = Score{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[30]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2062,7 +2233,7 @@ func (x *Score) String() string {
 func (*Score) ProtoMessage() {}
 
 func (x *Score) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[30]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2075,7 +2246,7 @@ func (x *Score) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Score.ProtoReflect.Descriptor instead.
 func (*Score) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{30}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Score) GetStrategy() string {
@@ -2107,7 +2278,7 @@ type Verdict struct {
 
 func (x *Verdict) Reset() {
 	*x = Verdict{}
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[31]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +2290,7 @@ func (x *Verdict) String() string {
 func (*Verdict) ProtoMessage() {}
 
 func (x *Verdict) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[31]
+	mi := &file_slipway_host_v1alpha1_host_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +2303,7 @@ func (x *Verdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Verdict.ProtoReflect.Descriptor instead.
 func (*Verdict) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{31}
+	return file_slipway_host_v1alpha1_host_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Verdict) GetWorker() string {
@@ -2269,11 +2440,15 @@ const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x15\n" +
 	"\x13OrderWorkerResponse\"+\n" +
 	"\x11WatchDrainRequest\x12\x16\n" +
-	"\x06worker\x18\x01 \x01(\tR\x06worker\"z\n" +
+	"\x06worker\x18\x01 \x01(\tR\x06worker\"\x80\x02\n" +
 	"\x0eExplainRequest\x124\n" +
 	"\x04file\x18\x01 \x01(\v2\x1e.slipway.host.v1alpha1.JobFileH\x00R\x04file\x12\x16\n" +
 	"\x05owner\x18\x02 \x01(\tH\x00R\x05owner\x12\x12\n" +
-	"\x03run\x18\x03 \x01(\tH\x00R\x03runB\x06\n" +
+	"\x03run\x18\x03 \x01(\tH\x00R\x03run\x12I\n" +
+	"\x06inputs\x18\x04 \x03(\v21.slipway.host.v1alpha1.ExplainRequest.InputsEntryR\x06inputs\x1a9\n" +
+	"\vInputsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\x06\n" +
 	"\x04what\",\n" +
 	"\x12ListVolumesRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\"N\n" +
@@ -2311,7 +2486,7 @@ const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	"\x13ExplainReapResponse\x12>\n" +
 	"\bverdicts\x18\x01 \x03(\v2\".slipway.host.v1alpha1.ReapVerdictR\bverdicts\"Y\n" +
 	"\x0fExplainResponse\x12F\n" +
-	"\fexplanations\x18\x01 \x03(\v2\".slipway.host.v1alpha1.ExplanationR\fexplanations\"\xd0\x03\n" +
+	"\fexplanations\x18\x01 \x03(\v2\".slipway.host.v1alpha1.ExplanationR\fexplanations\"\xb1\x05\n" +
 	"\vExplanation\x12\x12\n" +
 	"\x04step\x18\x01 \x01(\tR\x04step\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x14\n" +
@@ -2326,7 +2501,20 @@ const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	" \x01(\x03R\bpriority\x128\n" +
 	"\aworkers\x18\v \x03(\v2\x1e.slipway.host.v1alpha1.VerdictR\aworkers\x122\n" +
 	"\x05error\x18\f \x01(\v2\x1c.slipway.host.v1alpha1.ErrorR\x05error\x12\x1a\n" +
-	"\breserved\x18\r \x01(\tR\breserved\"9\n" +
+	"\breserved\x18\r \x01(\tR\breserved\x12A\n" +
+	"\x0ereserved_until\x18\x0e \x01(\v2\x1a.google.protobuf.TimestampR\rreservedUntil\x12;\n" +
+	"\n" +
+	"in_the_way\x18\x0f \x03(\v2\x1d.slipway.host.v1alpha1.HolderR\binTheWay\x12\x12\n" +
+	"\x04turn\x18\x10 \x01(\x03R\x04turn\x12\x16\n" +
+	"\x06before\x18\x11 \x03(\tR\x06before\x123\n" +
+	"\x06copies\x18\x12 \x03(\v2\x1b.slipway.host.v1alpha1.CopyR\x06copies\"0\n" +
+	"\x06Holder\x12\x14\n" +
+	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x10\n" +
+	"\x03has\x18\x02 \x01(\tR\x03has\"D\n" +
+	"\x04Copy\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x12\n" +
+	"\x04from\x18\x03 \x03(\tR\x04from\"9\n" +
 	"\x05Score\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\x03R\x05value\"\x97\x01\n" +
@@ -2362,7 +2550,7 @@ func file_slipway_host_v1alpha1_host_proto_rawDescGZIP() []byte {
 	return file_slipway_host_v1alpha1_host_proto_rawDescData
 }
 
-var file_slipway_host_v1alpha1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_slipway_host_v1alpha1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 37)
 var file_slipway_host_v1alpha1_host_proto_goTypes = []any{
 	(*GetHostRequest)(nil),        // 0: slipway.host.v1alpha1.GetHostRequest
 	(*GetHostResponse)(nil),       // 1: slipway.host.v1alpha1.GetHostResponse
@@ -2394,74 +2582,81 @@ var file_slipway_host_v1alpha1_host_proto_goTypes = []any{
 	(*ExplainReapResponse)(nil),   // 27: slipway.host.v1alpha1.ExplainReapResponse
 	(*ExplainResponse)(nil),       // 28: slipway.host.v1alpha1.ExplainResponse
 	(*Explanation)(nil),           // 29: slipway.host.v1alpha1.Explanation
-	(*Score)(nil),                 // 30: slipway.host.v1alpha1.Score
-	(*Verdict)(nil),               // 31: slipway.host.v1alpha1.Verdict
-	nil,                           // 32: slipway.host.v1alpha1.Worker.AttributesEntry
-	nil,                           // 33: slipway.host.v1alpha1.ReapResponse.AwayEntry
-	(*durationpb.Duration)(nil),   // 34: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
-	(*Error)(nil),                 // 36: slipway.host.v1alpha1.Error
-	(*Resources)(nil),             // 37: slipway.host.v1alpha1.Resources
-	(*JobFile)(nil),               // 38: slipway.host.v1alpha1.JobFile
+	(*Holder)(nil),                // 30: slipway.host.v1alpha1.Holder
+	(*Copy)(nil),                  // 31: slipway.host.v1alpha1.Copy
+	(*Score)(nil),                 // 32: slipway.host.v1alpha1.Score
+	(*Verdict)(nil),               // 33: slipway.host.v1alpha1.Verdict
+	nil,                           // 34: slipway.host.v1alpha1.Worker.AttributesEntry
+	nil,                           // 35: slipway.host.v1alpha1.ExplainRequest.InputsEntry
+	nil,                           // 36: slipway.host.v1alpha1.ReapResponse.AwayEntry
+	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 38: google.protobuf.Timestamp
+	(*Error)(nil),                 // 39: slipway.host.v1alpha1.Error
+	(*Resources)(nil),             // 40: slipway.host.v1alpha1.Resources
+	(*JobFile)(nil),               // 41: slipway.host.v1alpha1.JobFile
 }
 var file_slipway_host_v1alpha1_host_proto_depIdxs = []int32{
-	34, // 0: slipway.host.v1alpha1.ListPluginsRequest.patience:type_name -> google.protobuf.Duration
+	37, // 0: slipway.host.v1alpha1.ListPluginsRequest.patience:type_name -> google.protobuf.Duration
 	4,  // 1: slipway.host.v1alpha1.ListPluginsResponse.plugins:type_name -> slipway.host.v1alpha1.Plugin
-	35, // 2: slipway.host.v1alpha1.Plugin.since:type_name -> google.protobuf.Timestamp
-	36, // 3: slipway.host.v1alpha1.Plugin.error:type_name -> slipway.host.v1alpha1.Error
+	38, // 2: slipway.host.v1alpha1.Plugin.since:type_name -> google.protobuf.Timestamp
+	39, // 3: slipway.host.v1alpha1.Plugin.error:type_name -> slipway.host.v1alpha1.Error
 	7,  // 4: slipway.host.v1alpha1.ReloadResponse.changes:type_name -> slipway.host.v1alpha1.Change
-	34, // 5: slipway.host.v1alpha1.ListWorkersRequest.patience:type_name -> google.protobuf.Duration
+	37, // 5: slipway.host.v1alpha1.ListWorkersRequest.patience:type_name -> google.protobuf.Duration
 	12, // 6: slipway.host.v1alpha1.ListWorkersResponse.workers:type_name -> slipway.host.v1alpha1.Worker
-	35, // 7: slipway.host.v1alpha1.Worker.since:type_name -> google.protobuf.Timestamp
-	32, // 8: slipway.host.v1alpha1.Worker.attributes:type_name -> slipway.host.v1alpha1.Worker.AttributesEntry
-	37, // 9: slipway.host.v1alpha1.Worker.capacity:type_name -> slipway.host.v1alpha1.Resources
-	37, // 10: slipway.host.v1alpha1.Worker.used:type_name -> slipway.host.v1alpha1.Resources
+	38, // 7: slipway.host.v1alpha1.Worker.since:type_name -> google.protobuf.Timestamp
+	34, // 8: slipway.host.v1alpha1.Worker.attributes:type_name -> slipway.host.v1alpha1.Worker.AttributesEntry
+	40, // 9: slipway.host.v1alpha1.Worker.capacity:type_name -> slipway.host.v1alpha1.Resources
+	40, // 10: slipway.host.v1alpha1.Worker.used:type_name -> slipway.host.v1alpha1.Resources
 	14, // 11: slipway.host.v1alpha1.Worker.drain:type_name -> slipway.host.v1alpha1.Drain
 	13, // 12: slipway.host.v1alpha1.Worker.owed:type_name -> slipway.host.v1alpha1.Owed
-	35, // 13: slipway.host.v1alpha1.Owed.since:type_name -> google.protobuf.Timestamp
+	38, // 13: slipway.host.v1alpha1.Owed.since:type_name -> google.protobuf.Timestamp
 	15, // 14: slipway.host.v1alpha1.Drain.artifacts:type_name -> slipway.host.v1alpha1.DrainArtifact
-	38, // 15: slipway.host.v1alpha1.ExplainRequest.file:type_name -> slipway.host.v1alpha1.JobFile
-	22, // 16: slipway.host.v1alpha1.ListVolumesResponse.volumes:type_name -> slipway.host.v1alpha1.Volume
-	35, // 17: slipway.host.v1alpha1.Volume.created_at:type_name -> google.protobuf.Timestamp
-	25, // 18: slipway.host.v1alpha1.ReapResponse.verdicts:type_name -> slipway.host.v1alpha1.ReapVerdict
-	33, // 19: slipway.host.v1alpha1.ReapResponse.away:type_name -> slipway.host.v1alpha1.ReapResponse.AwayEntry
-	35, // 20: slipway.host.v1alpha1.ReapVerdict.at:type_name -> google.protobuf.Timestamp
-	36, // 21: slipway.host.v1alpha1.ReapVerdict.error:type_name -> slipway.host.v1alpha1.Error
-	25, // 22: slipway.host.v1alpha1.ExplainReapResponse.verdicts:type_name -> slipway.host.v1alpha1.ReapVerdict
-	29, // 23: slipway.host.v1alpha1.ExplainResponse.explanations:type_name -> slipway.host.v1alpha1.Explanation
-	30, // 24: slipway.host.v1alpha1.Explanation.scores:type_name -> slipway.host.v1alpha1.Score
-	35, // 25: slipway.host.v1alpha1.Explanation.at:type_name -> google.protobuf.Timestamp
-	34, // 26: slipway.host.v1alpha1.Explanation.waited:type_name -> google.protobuf.Duration
-	31, // 27: slipway.host.v1alpha1.Explanation.workers:type_name -> slipway.host.v1alpha1.Verdict
-	36, // 28: slipway.host.v1alpha1.Explanation.error:type_name -> slipway.host.v1alpha1.Error
-	30, // 29: slipway.host.v1alpha1.Verdict.scores:type_name -> slipway.host.v1alpha1.Score
-	0,  // 30: slipway.host.v1alpha1.HostService.GetHost:input_type -> slipway.host.v1alpha1.GetHostRequest
-	2,  // 31: slipway.host.v1alpha1.HostService.ListPlugins:input_type -> slipway.host.v1alpha1.ListPluginsRequest
-	10, // 32: slipway.host.v1alpha1.HostService.ListWorkers:input_type -> slipway.host.v1alpha1.ListWorkersRequest
-	16, // 33: slipway.host.v1alpha1.HostService.OrderWorker:input_type -> slipway.host.v1alpha1.OrderWorkerRequest
-	18, // 34: slipway.host.v1alpha1.HostService.WatchDrain:input_type -> slipway.host.v1alpha1.WatchDrainRequest
-	20, // 35: slipway.host.v1alpha1.HostService.ListVolumes:input_type -> slipway.host.v1alpha1.ListVolumesRequest
-	5,  // 36: slipway.host.v1alpha1.HostService.Reload:input_type -> slipway.host.v1alpha1.ReloadRequest
-	8,  // 37: slipway.host.v1alpha1.HostService.RestartPlugin:input_type -> slipway.host.v1alpha1.RestartPluginRequest
-	23, // 38: slipway.host.v1alpha1.HostService.Reap:input_type -> slipway.host.v1alpha1.ReapRequest
-	26, // 39: slipway.host.v1alpha1.HostService.ExplainReap:input_type -> slipway.host.v1alpha1.ExplainReapRequest
-	19, // 40: slipway.host.v1alpha1.HostService.Explain:input_type -> slipway.host.v1alpha1.ExplainRequest
-	1,  // 41: slipway.host.v1alpha1.HostService.GetHost:output_type -> slipway.host.v1alpha1.GetHostResponse
-	3,  // 42: slipway.host.v1alpha1.HostService.ListPlugins:output_type -> slipway.host.v1alpha1.ListPluginsResponse
-	11, // 43: slipway.host.v1alpha1.HostService.ListWorkers:output_type -> slipway.host.v1alpha1.ListWorkersResponse
-	17, // 44: slipway.host.v1alpha1.HostService.OrderWorker:output_type -> slipway.host.v1alpha1.OrderWorkerResponse
-	14, // 45: slipway.host.v1alpha1.HostService.WatchDrain:output_type -> slipway.host.v1alpha1.Drain
-	21, // 46: slipway.host.v1alpha1.HostService.ListVolumes:output_type -> slipway.host.v1alpha1.ListVolumesResponse
-	6,  // 47: slipway.host.v1alpha1.HostService.Reload:output_type -> slipway.host.v1alpha1.ReloadResponse
-	9,  // 48: slipway.host.v1alpha1.HostService.RestartPlugin:output_type -> slipway.host.v1alpha1.RestartPluginResponse
-	24, // 49: slipway.host.v1alpha1.HostService.Reap:output_type -> slipway.host.v1alpha1.ReapResponse
-	27, // 50: slipway.host.v1alpha1.HostService.ExplainReap:output_type -> slipway.host.v1alpha1.ExplainReapResponse
-	28, // 51: slipway.host.v1alpha1.HostService.Explain:output_type -> slipway.host.v1alpha1.ExplainResponse
-	41, // [41:52] is the sub-list for method output_type
-	30, // [30:41] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	41, // 15: slipway.host.v1alpha1.ExplainRequest.file:type_name -> slipway.host.v1alpha1.JobFile
+	35, // 16: slipway.host.v1alpha1.ExplainRequest.inputs:type_name -> slipway.host.v1alpha1.ExplainRequest.InputsEntry
+	22, // 17: slipway.host.v1alpha1.ListVolumesResponse.volumes:type_name -> slipway.host.v1alpha1.Volume
+	38, // 18: slipway.host.v1alpha1.Volume.created_at:type_name -> google.protobuf.Timestamp
+	25, // 19: slipway.host.v1alpha1.ReapResponse.verdicts:type_name -> slipway.host.v1alpha1.ReapVerdict
+	36, // 20: slipway.host.v1alpha1.ReapResponse.away:type_name -> slipway.host.v1alpha1.ReapResponse.AwayEntry
+	38, // 21: slipway.host.v1alpha1.ReapVerdict.at:type_name -> google.protobuf.Timestamp
+	39, // 22: slipway.host.v1alpha1.ReapVerdict.error:type_name -> slipway.host.v1alpha1.Error
+	25, // 23: slipway.host.v1alpha1.ExplainReapResponse.verdicts:type_name -> slipway.host.v1alpha1.ReapVerdict
+	29, // 24: slipway.host.v1alpha1.ExplainResponse.explanations:type_name -> slipway.host.v1alpha1.Explanation
+	32, // 25: slipway.host.v1alpha1.Explanation.scores:type_name -> slipway.host.v1alpha1.Score
+	38, // 26: slipway.host.v1alpha1.Explanation.at:type_name -> google.protobuf.Timestamp
+	37, // 27: slipway.host.v1alpha1.Explanation.waited:type_name -> google.protobuf.Duration
+	33, // 28: slipway.host.v1alpha1.Explanation.workers:type_name -> slipway.host.v1alpha1.Verdict
+	39, // 29: slipway.host.v1alpha1.Explanation.error:type_name -> slipway.host.v1alpha1.Error
+	38, // 30: slipway.host.v1alpha1.Explanation.reserved_until:type_name -> google.protobuf.Timestamp
+	30, // 31: slipway.host.v1alpha1.Explanation.in_the_way:type_name -> slipway.host.v1alpha1.Holder
+	31, // 32: slipway.host.v1alpha1.Explanation.copies:type_name -> slipway.host.v1alpha1.Copy
+	32, // 33: slipway.host.v1alpha1.Verdict.scores:type_name -> slipway.host.v1alpha1.Score
+	0,  // 34: slipway.host.v1alpha1.HostService.GetHost:input_type -> slipway.host.v1alpha1.GetHostRequest
+	2,  // 35: slipway.host.v1alpha1.HostService.ListPlugins:input_type -> slipway.host.v1alpha1.ListPluginsRequest
+	10, // 36: slipway.host.v1alpha1.HostService.ListWorkers:input_type -> slipway.host.v1alpha1.ListWorkersRequest
+	16, // 37: slipway.host.v1alpha1.HostService.OrderWorker:input_type -> slipway.host.v1alpha1.OrderWorkerRequest
+	18, // 38: slipway.host.v1alpha1.HostService.WatchDrain:input_type -> slipway.host.v1alpha1.WatchDrainRequest
+	20, // 39: slipway.host.v1alpha1.HostService.ListVolumes:input_type -> slipway.host.v1alpha1.ListVolumesRequest
+	5,  // 40: slipway.host.v1alpha1.HostService.Reload:input_type -> slipway.host.v1alpha1.ReloadRequest
+	8,  // 41: slipway.host.v1alpha1.HostService.RestartPlugin:input_type -> slipway.host.v1alpha1.RestartPluginRequest
+	23, // 42: slipway.host.v1alpha1.HostService.Reap:input_type -> slipway.host.v1alpha1.ReapRequest
+	26, // 43: slipway.host.v1alpha1.HostService.ExplainReap:input_type -> slipway.host.v1alpha1.ExplainReapRequest
+	19, // 44: slipway.host.v1alpha1.HostService.Explain:input_type -> slipway.host.v1alpha1.ExplainRequest
+	1,  // 45: slipway.host.v1alpha1.HostService.GetHost:output_type -> slipway.host.v1alpha1.GetHostResponse
+	3,  // 46: slipway.host.v1alpha1.HostService.ListPlugins:output_type -> slipway.host.v1alpha1.ListPluginsResponse
+	11, // 47: slipway.host.v1alpha1.HostService.ListWorkers:output_type -> slipway.host.v1alpha1.ListWorkersResponse
+	17, // 48: slipway.host.v1alpha1.HostService.OrderWorker:output_type -> slipway.host.v1alpha1.OrderWorkerResponse
+	14, // 49: slipway.host.v1alpha1.HostService.WatchDrain:output_type -> slipway.host.v1alpha1.Drain
+	21, // 50: slipway.host.v1alpha1.HostService.ListVolumes:output_type -> slipway.host.v1alpha1.ListVolumesResponse
+	6,  // 51: slipway.host.v1alpha1.HostService.Reload:output_type -> slipway.host.v1alpha1.ReloadResponse
+	9,  // 52: slipway.host.v1alpha1.HostService.RestartPlugin:output_type -> slipway.host.v1alpha1.RestartPluginResponse
+	24, // 53: slipway.host.v1alpha1.HostService.Reap:output_type -> slipway.host.v1alpha1.ReapResponse
+	27, // 54: slipway.host.v1alpha1.HostService.ExplainReap:output_type -> slipway.host.v1alpha1.ExplainReapResponse
+	28, // 55: slipway.host.v1alpha1.HostService.Explain:output_type -> slipway.host.v1alpha1.ExplainResponse
+	45, // [45:56] is the sub-list for method output_type
+	34, // [34:45] is the sub-list for method input_type
+	34, // [34:34] is the sub-list for extension type_name
+	34, // [34:34] is the sub-list for extension extendee
+	0,  // [0:34] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_host_proto_init() }
@@ -2482,7 +2677,7 @@ func file_slipway_host_v1alpha1_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_host_v1alpha1_host_proto_rawDesc), len(file_slipway_host_v1alpha1_host_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   37,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

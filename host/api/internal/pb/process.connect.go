@@ -72,7 +72,8 @@ type ContainerServiceClient interface {
 	ListContainers(context.Context, *connect.Request[ListContainersRequest]) (*connect.Response[ListContainersResponse], error)
 	// SealContainer ends a container and makes its outputs artifacts. For one whose work has ended by itself. Idempotent.
 	SealContainer(context.Context, *connect.Request[SealContainerRequest]) (*connect.Response[SealContainerResponse], error)
-	// DestroyContainer ends a container and all that is in it. Idempotent.
+	// DestroyContainer ends a container and all that is in it. Idempotent. Where it is still being made, or waits for a place, that is given up, and undone
+	// when the call returns: EnsureContainer ends with ABORTED, and the owner may ask again.
 	DestroyContainer(context.Context, *connect.Request[DestroyContainerRequest]) (*connect.Response[DestroyContainerResponse], error)
 }
 
@@ -153,7 +154,8 @@ type ContainerServiceHandler interface {
 	ListContainers(context.Context, *connect.Request[ListContainersRequest]) (*connect.Response[ListContainersResponse], error)
 	// SealContainer ends a container and makes its outputs artifacts. For one whose work has ended by itself. Idempotent.
 	SealContainer(context.Context, *connect.Request[SealContainerRequest]) (*connect.Response[SealContainerResponse], error)
-	// DestroyContainer ends a container and all that is in it. Idempotent.
+	// DestroyContainer ends a container and all that is in it. Idempotent. Where it is still being made, or waits for a place, that is given up, and undone
+	// when the call returns: EnsureContainer ends with ABORTED, and the owner may ask again.
 	DestroyContainer(context.Context, *connect.Request[DestroyContainerRequest]) (*connect.Response[DestroyContainerResponse], error)
 }
 

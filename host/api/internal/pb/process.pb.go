@@ -528,8 +528,11 @@ func (x *ListContainersRequest) GetAll() bool {
 }
 
 type ListContainersResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Containers    []*Container           `protobuf:"bytes,1,rep,name=containers,proto3" json:"containers,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Containers []*Container           `protobuf:"bytes,1,rep,name=containers,proto3" json:"containers,omitempty"`
+	// Owners that begin so and wait, for a place on a worker or for their turn, in the order in which they would be served: what Explain says of
+	// them, without the workers.
+	Waiting       []*Explanation `protobuf:"bytes,2,rep,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -567,6 +570,13 @@ func (*ListContainersResponse) Descriptor() ([]byte, []int) {
 func (x *ListContainersResponse) GetContainers() []*Container {
 	if x != nil {
 		return x.Containers
+	}
+	return nil
+}
+
+func (x *ListContainersResponse) GetWaiting() []*Explanation {
+	if x != nil {
+		return x.Waiting
 	}
 	return nil
 }
@@ -1598,7 +1608,7 @@ var File_slipway_host_v1alpha1_process_proto protoreflect.FileDescriptor
 
 const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"\n" +
-	"#slipway/host/v1alpha1/process.proto\x12\x15slipway.host.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/host/v1alpha1/common.proto\"\xe3\x06\n" +
+	"#slipway/host/v1alpha1/process.proto\x12\x15slipway.host.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/host/v1alpha1/common.proto\x1a slipway/host/v1alpha1/host.proto\"\xe3\x06\n" +
 	"\x16EnsureContainerRequest\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x18\n" +
 	"\aruntime\x18\x02 \x01(\tR\aruntime\x12\x1a\n" +
@@ -1641,11 +1651,12 @@ const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\"L\n" +
 	"\x15ListContainersRequest\x12!\n" +
 	"\fowner_prefix\x18\x01 \x01(\tR\vownerPrefix\x12\x10\n" +
-	"\x03all\x18\x02 \x01(\bR\x03all\"Z\n" +
+	"\x03all\x18\x02 \x01(\bR\x03all\"\x98\x01\n" +
 	"\x16ListContainersResponse\x12@\n" +
 	"\n" +
 	"containers\x18\x01 \x03(\v2 .slipway.host.v1alpha1.ContainerR\n" +
-	"containers\"\x93\x02\n" +
+	"containers\x12<\n" +
+	"\awaiting\x18\x02 \x03(\v2\".slipway.host.v1alpha1.ExplanationR\awaiting\"\x93\x02\n" +
 	"\tContainer\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05owner\x18\x02 \x01(\tR\x05owner\x12\x16\n" +
@@ -1775,9 +1786,10 @@ var file_slipway_host_v1alpha1_process_proto_goTypes = []any{
 	nil,                              // 24: slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
 	(*Resources)(nil),                // 25: slipway.host.v1alpha1.Resources
 	(*durationpb.Duration)(nil),      // 26: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 27: google.protobuf.Timestamp
-	(*Exit)(nil),                     // 28: slipway.host.v1alpha1.Exit
-	(*Error)(nil),                    // 29: slipway.host.v1alpha1.Error
+	(*Explanation)(nil),              // 27: slipway.host.v1alpha1.Explanation
+	(*timestamppb.Timestamp)(nil),    // 28: google.protobuf.Timestamp
+	(*Exit)(nil),                     // 29: slipway.host.v1alpha1.Exit
+	(*Error)(nil),                    // 30: slipway.host.v1alpha1.Error
 }
 var file_slipway_host_v1alpha1_process_proto_depIdxs = []int32{
 	2,  // 0: slipway.host.v1alpha1.EnsureContainerRequest.inputs:type_name -> slipway.host.v1alpha1.ContainerInput
@@ -1789,43 +1801,44 @@ var file_slipway_host_v1alpha1_process_proto_depIdxs = []int32{
 	1,  // 6: slipway.host.v1alpha1.EnsureContainerRequest.caches:type_name -> slipway.host.v1alpha1.ContainerCache
 	26, // 7: slipway.host.v1alpha1.EnsureContainerRequest.ttl:type_name -> google.protobuf.Duration
 	7,  // 8: slipway.host.v1alpha1.ListContainersResponse.containers:type_name -> slipway.host.v1alpha1.Container
-	27, // 9: slipway.host.v1alpha1.Container.created_at:type_name -> google.protobuf.Timestamp
-	8,  // 10: slipway.host.v1alpha1.Container.processes:type_name -> slipway.host.v1alpha1.Process
-	27, // 11: slipway.host.v1alpha1.Container.expires_at:type_name -> google.protobuf.Timestamp
-	27, // 12: slipway.host.v1alpha1.Process.started_at:type_name -> google.protobuf.Timestamp
-	27, // 13: slipway.host.v1alpha1.Process.ended_at:type_name -> google.protobuf.Timestamp
-	28, // 14: slipway.host.v1alpha1.Process.exit:type_name -> slipway.host.v1alpha1.Exit
-	24, // 15: slipway.host.v1alpha1.SealContainerResponse.outputs:type_name -> slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
-	15, // 16: slipway.host.v1alpha1.WaitProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	28, // 17: slipway.host.v1alpha1.WaitProcessResponse.exit:type_name -> slipway.host.v1alpha1.Exit
-	29, // 18: slipway.host.v1alpha1.WaitProcessResponse.error:type_name -> slipway.host.v1alpha1.Error
-	15, // 19: slipway.host.v1alpha1.FollowOutputRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	27, // 20: slipway.host.v1alpha1.Record.time:type_name -> google.protobuf.Timestamp
-	15, // 21: slipway.host.v1alpha1.WriteStdinRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	15, // 22: slipway.host.v1alpha1.SignalProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	0,  // 23: slipway.host.v1alpha1.ContainerService.EnsureContainer:input_type -> slipway.host.v1alpha1.EnsureContainerRequest
-	5,  // 24: slipway.host.v1alpha1.ContainerService.ListContainers:input_type -> slipway.host.v1alpha1.ListContainersRequest
-	9,  // 25: slipway.host.v1alpha1.ContainerService.SealContainer:input_type -> slipway.host.v1alpha1.SealContainerRequest
-	11, // 26: slipway.host.v1alpha1.ContainerService.DestroyContainer:input_type -> slipway.host.v1alpha1.DestroyContainerRequest
-	13, // 27: slipway.host.v1alpha1.ProcessService.StartProcess:input_type -> slipway.host.v1alpha1.StartProcessRequest
-	16, // 28: slipway.host.v1alpha1.ProcessService.WaitProcess:input_type -> slipway.host.v1alpha1.WaitProcessRequest
-	18, // 29: slipway.host.v1alpha1.ProcessService.FollowOutput:input_type -> slipway.host.v1alpha1.FollowOutputRequest
-	20, // 30: slipway.host.v1alpha1.ProcessService.WriteStdin:input_type -> slipway.host.v1alpha1.WriteStdinRequest
-	22, // 31: slipway.host.v1alpha1.ProcessService.SignalProcess:input_type -> slipway.host.v1alpha1.SignalProcessRequest
-	4,  // 32: slipway.host.v1alpha1.ContainerService.EnsureContainer:output_type -> slipway.host.v1alpha1.EnsureContainerResponse
-	6,  // 33: slipway.host.v1alpha1.ContainerService.ListContainers:output_type -> slipway.host.v1alpha1.ListContainersResponse
-	10, // 34: slipway.host.v1alpha1.ContainerService.SealContainer:output_type -> slipway.host.v1alpha1.SealContainerResponse
-	12, // 35: slipway.host.v1alpha1.ContainerService.DestroyContainer:output_type -> slipway.host.v1alpha1.DestroyContainerResponse
-	14, // 36: slipway.host.v1alpha1.ProcessService.StartProcess:output_type -> slipway.host.v1alpha1.StartProcessResponse
-	17, // 37: slipway.host.v1alpha1.ProcessService.WaitProcess:output_type -> slipway.host.v1alpha1.WaitProcessResponse
-	19, // 38: slipway.host.v1alpha1.ProcessService.FollowOutput:output_type -> slipway.host.v1alpha1.Record
-	21, // 39: slipway.host.v1alpha1.ProcessService.WriteStdin:output_type -> slipway.host.v1alpha1.WriteStdinResponse
-	23, // 40: slipway.host.v1alpha1.ProcessService.SignalProcess:output_type -> slipway.host.v1alpha1.SignalProcessResponse
-	32, // [32:41] is the sub-list for method output_type
-	23, // [23:32] is the sub-list for method input_type
-	23, // [23:23] is the sub-list for extension type_name
-	23, // [23:23] is the sub-list for extension extendee
-	0,  // [0:23] is the sub-list for field type_name
+	27, // 9: slipway.host.v1alpha1.ListContainersResponse.waiting:type_name -> slipway.host.v1alpha1.Explanation
+	28, // 10: slipway.host.v1alpha1.Container.created_at:type_name -> google.protobuf.Timestamp
+	8,  // 11: slipway.host.v1alpha1.Container.processes:type_name -> slipway.host.v1alpha1.Process
+	28, // 12: slipway.host.v1alpha1.Container.expires_at:type_name -> google.protobuf.Timestamp
+	28, // 13: slipway.host.v1alpha1.Process.started_at:type_name -> google.protobuf.Timestamp
+	28, // 14: slipway.host.v1alpha1.Process.ended_at:type_name -> google.protobuf.Timestamp
+	29, // 15: slipway.host.v1alpha1.Process.exit:type_name -> slipway.host.v1alpha1.Exit
+	24, // 16: slipway.host.v1alpha1.SealContainerResponse.outputs:type_name -> slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
+	15, // 17: slipway.host.v1alpha1.WaitProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	29, // 18: slipway.host.v1alpha1.WaitProcessResponse.exit:type_name -> slipway.host.v1alpha1.Exit
+	30, // 19: slipway.host.v1alpha1.WaitProcessResponse.error:type_name -> slipway.host.v1alpha1.Error
+	15, // 20: slipway.host.v1alpha1.FollowOutputRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	28, // 21: slipway.host.v1alpha1.Record.time:type_name -> google.protobuf.Timestamp
+	15, // 22: slipway.host.v1alpha1.WriteStdinRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	15, // 23: slipway.host.v1alpha1.SignalProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	0,  // 24: slipway.host.v1alpha1.ContainerService.EnsureContainer:input_type -> slipway.host.v1alpha1.EnsureContainerRequest
+	5,  // 25: slipway.host.v1alpha1.ContainerService.ListContainers:input_type -> slipway.host.v1alpha1.ListContainersRequest
+	9,  // 26: slipway.host.v1alpha1.ContainerService.SealContainer:input_type -> slipway.host.v1alpha1.SealContainerRequest
+	11, // 27: slipway.host.v1alpha1.ContainerService.DestroyContainer:input_type -> slipway.host.v1alpha1.DestroyContainerRequest
+	13, // 28: slipway.host.v1alpha1.ProcessService.StartProcess:input_type -> slipway.host.v1alpha1.StartProcessRequest
+	16, // 29: slipway.host.v1alpha1.ProcessService.WaitProcess:input_type -> slipway.host.v1alpha1.WaitProcessRequest
+	18, // 30: slipway.host.v1alpha1.ProcessService.FollowOutput:input_type -> slipway.host.v1alpha1.FollowOutputRequest
+	20, // 31: slipway.host.v1alpha1.ProcessService.WriteStdin:input_type -> slipway.host.v1alpha1.WriteStdinRequest
+	22, // 32: slipway.host.v1alpha1.ProcessService.SignalProcess:input_type -> slipway.host.v1alpha1.SignalProcessRequest
+	4,  // 33: slipway.host.v1alpha1.ContainerService.EnsureContainer:output_type -> slipway.host.v1alpha1.EnsureContainerResponse
+	6,  // 34: slipway.host.v1alpha1.ContainerService.ListContainers:output_type -> slipway.host.v1alpha1.ListContainersResponse
+	10, // 35: slipway.host.v1alpha1.ContainerService.SealContainer:output_type -> slipway.host.v1alpha1.SealContainerResponse
+	12, // 36: slipway.host.v1alpha1.ContainerService.DestroyContainer:output_type -> slipway.host.v1alpha1.DestroyContainerResponse
+	14, // 37: slipway.host.v1alpha1.ProcessService.StartProcess:output_type -> slipway.host.v1alpha1.StartProcessResponse
+	17, // 38: slipway.host.v1alpha1.ProcessService.WaitProcess:output_type -> slipway.host.v1alpha1.WaitProcessResponse
+	19, // 39: slipway.host.v1alpha1.ProcessService.FollowOutput:output_type -> slipway.host.v1alpha1.Record
+	21, // 40: slipway.host.v1alpha1.ProcessService.WriteStdin:output_type -> slipway.host.v1alpha1.WriteStdinResponse
+	23, // 41: slipway.host.v1alpha1.ProcessService.SignalProcess:output_type -> slipway.host.v1alpha1.SignalProcessResponse
+	33, // [33:42] is the sub-list for method output_type
+	24, // [24:33] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_process_proto_init() }
@@ -1834,6 +1847,7 @@ func file_slipway_host_v1alpha1_process_proto_init() {
 		return
 	}
 	file_slipway_host_v1alpha1_common_proto_init()
+	file_slipway_host_v1alpha1_host_proto_init()
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
