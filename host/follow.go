@@ -176,7 +176,9 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 		case verdictPause:
 			p.h.log.Error("following failed; trying again", "process", p.id, "error", err)
 		}
-		p.tellPaused(err)
+		if !errors.Is(err, sdk.ReasonPluginGone) || !p.worker.endsWithPlugin() { // else it is lost, as is said once its worker is seen again
+			p.tellPaused(err)
+		}
 		_ = b.wait(pctx, err) // if that has ended, the loop's head says so
 	}
 }

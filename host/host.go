@@ -82,7 +82,8 @@ type Host struct {
 
 	settings settings
 	changing sync.Mutex        // one at a time changes settings or plugins
-	ordered  map[string]orders // of workers that were given some before this host began; protected by mu
+	waits    waits             // of such a change
+	ordered  map[string]orders // of workers that are not there now, or were given some before this host began; protected by mu
 
 	owners   flights[*Container] // finds and creations under way, by owner
 	replicas flights[replica]    // streams under way, by artifact and worker

@@ -62,8 +62,9 @@ func (p *plugin) beginLocked(known []string) {
 
 // blocks are those of a plugin's workers, in the order of the configuration. They are not changed.
 type blocks struct {
-	list   []config.Worker
-	byName map[string]config.Worker
+	list     []config.Worker
+	byName   map[string]config.Worker
+	unwanted map[string]bool // the operator has taken them out of the configuration, and they stay until nothing is there
 }
 
 func blocksOf(cfg *config.Config, plugin string) *blocks {

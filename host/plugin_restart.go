@@ -39,6 +39,7 @@ func (h *Host) restartPlugin(ctx context.Context, name string, force bool) error
 	if !p.proc.Restart() {
 		return &sdk.Error{Class: sdk.FailedPrecondition, Message: fmt.Sprintf("plugin %q is a part of this program, and has no process", name)}
 	}
+	defer h.waits.on(p.toStart)()
 	return tried(ctx, p.proc, next)
 }
 

@@ -88,7 +88,9 @@ func (p *plugin) serve(s *launch.Session) {
 	}
 	for _, w := range p.h.sortedWorkers() {
 		if w.plugin == p.cfg.Name {
-			w.setAway(nil, fmt.Errorf("plugin %q is away", p.cfg.Name))
+			away := fmt.Errorf("plugin %q is away", p.cfg.Name)
+			w.unprovenNow().tell(away)
+			w.setAway(nil, away)
 		}
 	}
 }
@@ -122,11 +124,15 @@ func (p *plugin) impatient(ctx context.Context) {
 // errEndless is why the end of a plugin's telling is wrong where it gives no other reason.
 var errEndless = errors.New("it has to tell them for as long as it runs")
 
+// errUntold is why a worker is away that its plugin told before it was given other settings.
+var errUntold = errors.New("its plugin does not tell it with them")
+
 // silent goes on without the workers of which nothing was heard so far, for a reason.
 func (p *plugin) silent(why error) {
 	p.h.log.Warn("going on without a plugin's workers until it tells them", "plugin", p.cfg.Name, "error", why)
 	for _, w := range p.h.sortedWorkers() {
 		if w.plugin == p.cfg.Name {
+			w.unprovenNow().tell(why)
 			w.setSilent(why)
 			p.h.tellPlacement(w)
 		}
@@ -188,6 +194,7 @@ func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent
 		}
 		conn, err := s.Runtime.Worker(info.Name)
 		if err != nil {
+			w.unprovenNow().tell(err)
 			w.setAway(nil, err)
 			continue
 		}
@@ -202,6 +209,11 @@ func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent
 		})
 	}
 	if e.Kind == sdk.WorkerSnapshot {
+		for _, w := range p.h.sortedWorkers() {
+			if _, ok := running[w.name]; !ok && w.plugin == p.cfg.Name {
+				w.unprovenNow().tell(errUntold)
+			}
+		}
 		monitors.Go(func() {
 			looks.Wait()
 			p.knownOne.Do(func() { close(p.known) })
@@ -264,7 +276,7 @@ func (p *plugin) workerLocked(name string) *worker {
 		w.graces.Store(p.h.graces())
 		w.orders = p.h.ordered[name]
 		if b, ok := p.block(name); ok {
-			w.block = blockOf(b)
+			w.block, w.unwanted = blockOf(b), p.blocks.Load().unwanted[b.Name]
 		}
 		p.h.workers[name] = w
 		p.h.entries[p.cfg.Name]++

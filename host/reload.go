@@ -113,7 +113,7 @@ func (h *Host) reload(ctx context.Context, cfg *config.Config) ([]Change, error)
 	next = r.effective() // without what has failed
 	h.settings.config.Store(next)
 	for _, p := range h.arrange(next) {
-		p.setBlocks(next)
+		p.setBlocks(next, cfg)
 	}
 	if err := h.obey(policy, r.old, next); err != nil {
 		return nil, err
@@ -164,6 +164,13 @@ func (r *reload) fail(plugin, why string) {
 	r.changes = append(r.changes, Change{What: worded("plugin", plugin), Kind: ChangeFailed, Why: why})
 }
 
+// freeze has a plugin stay as it was.
+func (r *reload) freeze(plugin string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.frozen[plugin] = true
+}
+
 func (r *reload) tell(c Change) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,13 +181,20 @@ func (r *reload) tell(c Change) {
 func (r *reload) hold(block string) (all []*worker) {
 	for _, w := range r.h.sortedWorkers() {
 		if w.name == block || w.name[:max(lastSlash(w.name), 0)] == block {
-			w.hold("the configuration is read anew")
-			r.h.tellPlacement(w)
+			r.holdBack(w)
 			all = append(all, w)
 		}
 	}
-	r.held = append(r.held, all...)
 	return all
+}
+
+// holdBack keeps new work from a worker until the reload ends.
+func (r *reload) holdBack(w *worker) {
+	w.hold("the configuration is read anew")
+	r.h.tellPlacement(w)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = append(r.held, w)
 }
 
 func (r *reload) letGo() {

@@ -2,7 +2,6 @@ package host
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/launch"
-	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -26,7 +24,7 @@ func (r *reload) begin(ctx context.Context, next *config.Config) (restarted map[
 		c, stays := pluginOf(next, p.cfg.Name)
 		switch {
 		case !stays:
-		case p.idle():
+		case p.proc.State().State.Failed():
 			restarted[c.Name] = "it did not run"
 		case sameProgram(p.cfg, c) && sameBody(p.cfg.Body, c.Body, p.proc.State().Info.PluginSchema):
 			restarted[c.Name] = "its workers have changed"
@@ -64,7 +62,10 @@ func (r *reload) begin(ctx context.Context, next *config.Config) (restarted map[
 
 // end ends a plugin, and forgets the workers that another configuration does not have.
 func (r *reload) end(ctx context.Context, p *plugin, next *config.Config) {
-	if err := p.halt(ctx); err != nil {
+	done := r.h.waits.on(p.toEnd)
+	err := p.halt(ctx)
+	done()
+	if err != nil {
 		r.h.log.Error("a plugin's process could not be ended, and is left behind", "plugin", p.cfg.Name, "error", err)
 	}
 	for _, b := range p.blocks.Load().list {
@@ -74,38 +75,73 @@ func (r *reload) end(ctx context.Context, p *plugin, next *config.Config) {
 	}
 }
 
-// replace puts a plugin of another block in a plugin's place, and that back if the other does not run.
+// replace puts a plugin of another block in a plugin's place, and that back if the other does not run, or its workers are not those that they were.
 func (r *reload) replace(ctx context.Context, p *plugin, c config.Plugin, next *config.Config) {
-	ran := !p.idle()
+	t, err := r.newTrial(ctx, p, c, next)
+	if err != nil {
+		r.freeze(c.Name)
+		r.fail(c.Name, err.Error())
+		return
+	}
+	ran := !p.proc.State().State.Failed()
 	r.end(ctx, p, next)
+	t.begin()
+	defer t.end() // as far as it was not accepted
 	n := r.h.newPlugin(next, c)
 	n.late = p.isKnown()
 	n.trial.Store(ran)
 	if r.h.put(p, n) != nil {
 		return
 	}
-	err := n.outcome(ctx)
+	done := r.h.waits.on(n.toStart)
+	err = tried(ctx, n.proc, 1)
+	done()
+	var obstacle error
 	if err == nil {
-		n.trial.Store(false)
-		return
+		done := r.h.waits.on(t.toTell)
+		obstacle = t.outcome(ctx, r.h.trialPatience())
+		done()
 	}
-	why := err.Error()
-	if ran && ctx.Err() == nil {
-		r.end(ctx, n, r.old)
-		back := r.h.newPlugin(r.old, p.cfg)
-		back.late = n.late
-		if r.h.put(n, back) != nil {
-			return
+	if ctx.Err() != nil {
+		return // the host closes
+	}
+	switch {
+	case obstacle != nil:
+		why := obstacle.Error()
+		if now := r.putBack(ctx, n, p.cfg, t); now != nil && ran {
+			why += fmt.Sprintf("; but it does not run any more as it was: %v", now)
 		}
-		why = fmt.Sprintf("it goes on with the settings that it had: %v", err)
-		if now := back.outcome(ctx); now != nil {
+		r.tell(Change{What: worded("plugin", c.Name), Kind: ChangeRefused, Why: why})
+		return
+	case err != nil && ran:
+		why := fmt.Sprintf("it goes on with the settings that it had: %v", err)
+		if now := r.putBack(ctx, n, p.cfg, t); now != nil {
 			why = fmt.Sprintf("neither does it run as it is to be (%v), nor as it was: %v", err, now)
 		}
-		r.mu.Lock()
-		r.frozen[c.Name] = true
-		r.mu.Unlock()
+		r.fail(c.Name, why)
+		return
 	}
-	r.fail(c.Name, why)
+	t.accept()
+	n.trial.Store(false)
+	if err == nil {
+		err = n.toldAll(ctx)
+	}
+	if err != nil {
+		r.fail(c.Name, err.Error())
+	}
+}
+
+// putBack gives a plugin the block again that it had, and tells why it does not run with that, as far as it does not.
+func (r *reload) putBack(ctx context.Context, n *plugin, old config.Plugin, t *trial) error {
+	r.end(ctx, n, r.old)
+	t.end()
+	r.freeze(old.Name)
+	back := r.h.newPlugin(r.old, old)
+	back.late = n.late
+	if err := r.h.put(n, back); err != nil {
+		return err
+	}
+	return back.outcome(ctx)
 }
 
 // put starts a plugin, in the place of another if there was one.
@@ -173,21 +209,37 @@ func (p *plugin) isKnown() bool {
 	}
 }
 
-// setBlocks takes what a configuration says of the plugin's workers that concerns only the host.
-func (p *plugin) setBlocks(cfg *config.Config) {
-	p.blocks.Store(blocksOf(cfg, p.cfg.Name))
+// setBlocks takes what a configuration says of the plugin's workers that concerns only the host, and which of them the one that was wanted does not have.
+func (p *plugin) setBlocks(cfg, wanted *config.Config) {
+	blocks := blocksOf(cfg, p.cfg.Name)
+	blocks.unwanted = make(map[string]bool)
+	for _, b := range blocks.list {
+		if _, is := workerOf(wanted, b.Name); !is {
+			blocks.unwanted[b.Name] = true
+		}
+	}
+	p.blocks.Store(blocks)
 	for _, w := range p.h.sortedWorkers() {
 		if b, ok := p.block(w.name); ok && w.plugin == p.cfg.Name {
-			w.setBlock(blockOf(b))
+			w.setBlock(blockOf(b), blocks.unwanted[b.Name])
 		}
 	}
 }
 
 // outcome waits until it is known how the plugin's workers are, or until it is clear that it does not run.
 func (p *plugin) outcome(ctx context.Context) error {
-	if err := tried(ctx, p.proc, 1); err != nil {
+	done := p.h.waits.on(p.toStart)
+	err := tried(ctx, p.proc, 1)
+	done()
+	if err != nil {
 		return err
 	}
+	return p.toldAll(ctx)
+}
+
+// toldAll waits until it is known how the workers of a plugin are that runs.
+func (p *plugin) toldAll(ctx context.Context) error {
+	defer p.h.waits.on(p.toTell)()
 	enough := time.NewTimer(firstWorkers)
 	defer enough.Stop()
 	select {
@@ -207,9 +259,9 @@ func tried(ctx context.Context, of interface {
 		changed := of.Changes()
 		switch r := of.State(); {
 		case r.Epoch < epoch:
-		case r.State == launch.StateReady || r.State == launch.StateDegraded:
+		case r.State.Runs():
 			return nil
-		case r.State == launch.StateBackoff || r.State == launch.StateOpen:
+		case r.State.Failed():
 			return r.Err
 		case r.State == launch.StateStopping || r.State == launch.StateStopped:
 			return ErrClosed
@@ -241,8 +293,12 @@ func (h *Host) takeOut(ctx context.Context, block string) {
 		h.mu.Lock()
 		if h.workers[w.name] == w {
 			delete(h.workers, w.name)
-			delete(h.ordered, w.name)
 			h.entries[w.plugin]--
+		}
+		if o := w.ordered(); o.lasting() || has {
+			h.ordered[w.name] = o // it has them again if it is put back
+		} else {
+			delete(h.ordered, w.name)
 		}
 		if has {
 			h.strangers[w.name] = h.clock.wall()
@@ -253,20 +309,4 @@ func (h *Host) takeOut(ctx context.Context, block string) {
 		h.tellPlacement(w)
 		h.dropReconciler(w.name)
 	}
-}
-
-// forgetUnused deletes the record of a worker, unless something is on it.
-func (h *Host) forgetUnused(ctx context.Context, name string) (has bool, err error) {
-	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-		containers, err := tx.Containers(presentOn(name))
-		if err != nil {
-			return err
-		}
-		volumes, err := tx.Volumes(store.VolumeFilter{Worker: name})
-		if has = len(containers)+len(volumes) > 0; has || err != nil {
-			return err
-		}
-		return errors.Join(ignoreNotFound(tx.DeleteWorker(name)), tx.DeleteLook(name))
-	})
-	return has, err
 }

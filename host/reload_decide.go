@@ -33,14 +33,14 @@ func (r *reload) decide(ctx context.Context) error {
 			continue
 		}
 		for _, found := range r.hold(w.Name) {
-			used, err := r.h.usedThere(ctx, found.name, func(*store.Tx, store.Volume) (bool, error) { return true, nil })
+			used, err := r.h.usedThere(ctx, found.name, everyVolume)
 			if err != nil {
 				return err
 			}
 			if used != "" {
 				r.kept[w.Name] = true
 				r.tell(Change{What: worded("worker", w.Name), Kind: ChangeRefused,
-					Why: fmt.Sprintf("%s: empty it with \"slipway workers retire %s\", and reload then", used, found.name)})
+					Why: fmt.Sprintf("%s: it takes no new work from now on; empty it with \"slipway workers retire %s\", and reload then", used, found.name)})
 				break
 			}
 		}
@@ -90,11 +90,11 @@ func (r *reload) obstacle(ctx context.Context, p *plugin) (*Change, error) {
 
 // holdVolatile keeps new work from those workers of a plugin whose things end with its process, and tells what would be lost on them.
 func (h *Host) holdVolatile(ctx context.Context, p *plugin) (held []*worker, used string, err error) {
-	if now := p.proc.State().State; now != launch.StateReady && now != launch.StateDegraded { // what ends with its process has ended
+	if !p.proc.State().State.Runs() { // what ends with its process has ended
 		return nil, "", nil
 	}
 	for _, w := range h.sortedWorkers() {
-		if w.plugin != p.cfg.Name || !w.report().Status.Has(sdk.FeatureVolatile) {
+		if w.plugin != p.cfg.Name || !w.endsWithPlugin() {
 			continue
 		}
 		w.hold("its plugin is to be restarted")
@@ -113,6 +113,9 @@ func (h *Host) holdVolatile(ctx context.Context, p *plugin) (held []*worker, use
 	}
 	return held, "", nil
 }
+
+// everyVolume is for usedThere.
+func everyVolume(*store.Tx, store.Volume) (bool, error) { return true, nil }
 
 // usedThere tells what is on a worker, empty if nothing is, of volumes those that count.
 func (h *Host) usedThere(ctx context.Context, name string, counts func(*store.Tx, store.Volume) (bool, error)) (string, error) {
@@ -145,17 +148,38 @@ func (h *Host) usedThere(ctx context.Context, name string, counts func(*store.Tx
 		}
 		return nil
 	})
-	var parts []string
-	if len(owners) > 0 {
-		parts = append(parts, "the container of "+list(slices.Sorted(maps.Keys(owners))))
-	}
-	if volumes > 0 {
-		parts = append(parts, fmt.Sprintf("volumes, %d of them", volumes))
-	}
-	if len(parts) == 0 || err != nil {
+	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("on %s there are %s", name, strings.Join(parts, ", and ")), nil
+	return inWords(name, slices.Sorted(maps.Keys(owners)), volumes), nil
+}
+
+// inWords tells what is on a worker; empty: nothing.
+func inWords(worker string, owners []string, volumes int) string {
+	var parts []string
+	verb := "is"
+	switch len(owners) {
+	case 0:
+		if volumes > 1 {
+			verb = "are"
+		}
+	case 1:
+		parts = append(parts, "the container of "+owners[0])
+	default:
+		verb = "are"
+		parts = append(parts, "the containers of "+list(owners))
+	}
+	switch volumes {
+	case 0:
+	case 1:
+		parts = append(parts, "1 volume")
+	default:
+		parts = append(parts, fmt.Sprintf("%d volumes", volumes))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("on %s there %s %s", worker, verb, strings.Join(parts, ", and "))
 }
 
 // presentOn filters the containers on a worker that are not over.
@@ -181,13 +205,7 @@ func (p *plugin) differs(cfg *config.Config) bool {
 			return true
 		}
 	}
-	return !own && (p.idle() || !sameProgram(p.cfg, b) || p.dir != cfg.Dir() || !sameBody(p.cfg.Body, b.Body, info.PluginSchema))
-}
-
-// idle tells whether the plugin does not run, and is not about to.
-func (p *plugin) idle() bool {
-	s := p.proc.State().State
-	return s == launch.StateOpen || s == launch.StateBackoff
+	return !own && (p.proc.State().State.Failed() || !sameProgram(p.cfg, b) || p.dir != cfg.Dir() || !sameBody(p.cfg.Body, b.Body, info.PluginSchema))
 }
 
 func sameProgram(a, b config.Plugin) bool {
@@ -239,6 +257,7 @@ func (p *plugin) probe(ctx context.Context) error {
 	})
 	opts := p.h.launchOptions()
 	opts.Logger = slog.New(slog.DiscardHandler) // what it has to say is in the error
+	defer p.h.waits.on(p.toStart)()
 	proc := launch.Start(spec, opts)
 	failure := tried(ctx, proc, 1)
 	if err := proc.Stop(ctx); err != nil {

@@ -18,6 +18,15 @@ type orders struct {
 	reason string     // for people
 }
 
+// ordersOf are those of a worker's record.
+func ordersOf(row store.Worker) orders { return orders{pool.State(row.Orders), row.Reason} }
+
+// lasting tells whether the orders hold though the configuration has their worker no more, and so if it is put back: not those of a worker that
+// was not to come back.
+func (o orders) lasting() bool {
+	return o.state != "" && o.state != pool.Retiring && o.state != pool.Retired
+}
+
 // CordonWorker keeps new work from a worker; what runs there goes on. A drain that was under way stops. Idempotent, as all orders
 // are: giving one again changes at most its reason. Orders outlive the host. A worker that is not known is sdk.NotFound.
 func (h *Host) CordonWorker(ctx context.Context, name, reason string) error {
@@ -48,6 +57,9 @@ func (h *Host) order(ctx context.Context, name string, o orders) error {
 		return h.forgetStranger(ctx, name)
 	}
 	w, err := h.knownWorker(name)
+	if err != nil && (o.state == "" || o.state == pool.Retiring) && h.hasKeptOrders(name) {
+		return h.dropOrders(ctx, name)
+	}
 	if err != nil {
 		return err
 	}
@@ -83,6 +95,26 @@ func (h *Host) putOrders(ctx context.Context, w *worker, o orders) error {
 	})
 }
 
+// hasKeptOrders tells whether there are orders of a worker that the configuration has no more.
+func (h *Host) hasKeptOrders(name string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, stranger := h.strangers[name]
+	return h.workers[name] == nil && !stranger && h.ordered[name].state != ""
+}
+
+// dropOrders forgets a worker of which nothing is left but its orders.
+func (h *Host) dropOrders(ctx context.Context, name string) error {
+	err := h.store.Release(ctx, store.PowerSafe, func(tx *store.Tx) error { return ignoreNotFound(tx.DeleteWorker(name)) })
+	if err != nil {
+		return fmt.Errorf("worker %s: %w", name, err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.ordered, name)
+	return nil
+}
+
 // loadOrders reads which workers there were before this host began, and what operators wanted of them.
 func (h *Host) loadOrders(ctx context.Context) (seen []string, ordered map[string]orders, err error) {
 	ordered = make(map[string]orders)
@@ -91,7 +123,7 @@ func (h *Host) loadOrders(ctx context.Context) (seen []string, ordered map[strin
 		for _, row := range rows {
 			seen = append(seen, row.ID)
 			if row.Orders != "" {
-				ordered[row.ID] = orders{pool.State(row.Orders), row.Reason}
+				ordered[row.ID] = ordersOf(row)
 			}
 		}
 		return err

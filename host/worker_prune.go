@@ -38,6 +38,9 @@ func (h *Host) pruneIfGone(w *worker) {
 	}
 	h.log.Info("forgot a worker", "worker", w.name, "away", after)
 	w.forget()
+	h.mu.Lock()
+	delete(h.ordered, w.name)
+	h.mu.Unlock()
 	h.tellPlacement(w)
 	h.drop(w)
 }

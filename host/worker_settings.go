@@ -57,11 +57,18 @@ func (b workerBlock) over(info sdk.WorkerInfo) sdk.WorkerInfo {
 	return info
 }
 
-// setBlock takes another block.
-func (w *worker) setBlock(b workerBlock) {
+// setBlock takes another block, which the operator does not want any more perhaps.
+func (w *worker) setBlock(b workerBlock, unwanted bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.block, w.info = b, b.over(w.said)
+	w.block, w.info, w.unwanted = b, b.over(w.said), unwanted
+}
+
+// endsWithPlugin tells whether what is on the worker ends with its plugin's process.
+func (w *worker) endsWithPlugin() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status.Has(sdk.FeatureVolatile)
 }
 
 // hold keeps new work from the worker for a moment, for a reason; with none it takes work again.

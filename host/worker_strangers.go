@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/host/config"
-	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
 )
@@ -17,29 +16,14 @@ import (
 // A stranger is a worker that the state directory knows and the configuration has no more. Nothing reaches what is on it, and nothing of it is decided, for the
 // configuration may be the wrong one: it stays recorded until the worker is back, or its operator gives it up.
 
-// findStrangers tells which of the workers that there were are strangers. Those of which nothing is left are forgotten.
+// findStrangers tells which of the workers that there were are strangers. Those of which nothing is left are forgotten, but for orders that last.
 func (h *Host) findStrangers(ctx context.Context, seen []string) (map[string]time.Time, error) {
 	out := make(map[string]time.Time)
 	for _, name := range seen {
 		if _, known := out[name]; known || h.configured(name) {
 			continue
 		}
-		has := false
-		err := h.store.View(ctx, func(tx *store.Tx) error {
-			containers, err := tx.Containers(store.ContainerFilter{Worker: name,
-				States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady, lifecycle.ContainerDestroying}})
-			if err != nil {
-				return err
-			}
-			volumes, err := tx.Volumes(store.VolumeFilter{Worker: name})
-			has = len(containers)+len(volumes) > 0
-			return err
-		})
-		if err == nil && !has {
-			err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
-				return errors.Join(ignoreNotFound(tx.DeleteWorker(name)), tx.DeleteLook(name))
-			})
-		}
+		has, err := h.forgetUnused(ctx, name)
 		if err != nil {
 			return nil, err
 		}
@@ -74,6 +58,31 @@ func (h *Host) strangerReports() []WorkerReport {
 	return out
 }
 
+// forgetUnused deletes the record of a worker, unless something is on it. Of lasting orders there is a record still.
+func (h *Host) forgetUnused(ctx context.Context, name string) (has bool, err error) {
+	err = h.store.Release(ctx, store.PowerSafe, func(tx *store.Tx) error {
+		containers, err := tx.Containers(presentOn(name))
+		if err != nil {
+			return err
+		}
+		volumes, err := tx.Volumes(store.VolumeFilter{Worker: name})
+		if has = len(containers)+len(volumes) > 0; has || err != nil {
+			return err
+		}
+		row, err := tx.Worker(name)
+		if ignoreNotFound(err) != nil {
+			return err
+		}
+		if err == nil && ordersOf(row).lasting() {
+			err = tx.PutWorker(store.Worker{ID: name, Orders: row.Orders, Reason: row.Reason, OrderedAt: row.OrderedAt})
+		} else {
+			err = ignoreNotFound(tx.DeleteWorker(name))
+		}
+		return errors.Join(err, tx.DeleteLook(name))
+	})
+	return has, err
+}
+
 // forgetStranger gives up what is on a stranger: what ran there is lost, and its records go.
 func (h *Host) forgetStranger(ctx context.Context, name string) error {
 	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { return h.loseWorker(tx, name, fmt.Sprintf("worker %s was given up", name)) })
@@ -83,6 +92,7 @@ func (h *Host) forgetStranger(ctx context.Context, name string) error {
 	h.log.Info("gave up a worker that the configuration has no more", "worker", name)
 	h.mu.Lock()
 	delete(h.strangers, name)
+	delete(h.ordered, name)
 	h.mu.Unlock()
 	h.dropReconciler(name)
 	return nil

@@ -34,6 +34,7 @@ func (h *Host) monitor(ctx context.Context, w *worker, conn sdk.Worker, looked f
 	for wait := probeFirst; ; {
 		err := h.look(ctx, w, conn, &settled)
 		if err != nil {
+			w.unprovenNow().tell(err)
 			w.setAway(conn, err)
 			h.tellPlacement(w)
 		}
@@ -118,6 +119,9 @@ func (h *Host) look(ctx context.Context, w *worker, conn sdk.Worker, settled *bo
 	if h.ephemeral() && !s.Has(sdk.FeatureVolatile) {
 		w.setStatus(s)
 		return unusedError{sdk.NewInvalid(sdk.ReasonConfig, "what is made on worker %s outlives this command, and nothing would remember it: give --state DIR", w.name)}
+	}
+	if err := h.identify(ctx, w, conn, s); err != nil {
+		return err
 	}
 	changed, err := h.checkIncarnation(ctx, w, s)
 	if err != nil {

@@ -150,7 +150,13 @@ func (p *place) program(name string, args ...string) *exec.Cmd {
 // world starts a memory world with these workers, or one worker m, that outlives slipway, until the test ends.
 func (p *place) world(workers ...string) (socket string) {
 	p.t.Helper()
-	socket = filepath.Join(p.root, "world.sock")
+	return p.worldAt("world.sock", workers...)
+}
+
+// worldAt is world at a socket of that name.
+func (p *place) worldAt(name string, workers ...string) (socket string) {
+	p.t.Helper()
+	socket = filepath.Join(p.root, name)
 	args := []string{"world", "--socket", socket}
 	if len(workers) == 0 {
 		workers = []string{"m"}

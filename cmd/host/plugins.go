@@ -36,7 +36,7 @@ It exits with 4 if one of them does not run.`,
 				if err := write(a.out, plugins); err != nil {
 					return err
 				}
-				if slices.ContainsFunc(plugins, func(p launch.Report) bool { return !runs(p) }) {
+				if slices.ContainsFunc(plugins, func(p launch.Report) bool { return !p.State.Runs() }) {
 					return codeError{errPrinted, codeInternal}
 				}
 				return nil
@@ -81,16 +81,15 @@ func writePlugins(to *outlet, plugins []launch.Report) error {
 			continue
 		}
 		fmt.Fprintln(to)
-		if err := to.tell(p.Err.Error()); err != nil {
+		text := p.Err.Error()
+		if p.State.Runs() {
+			text = "runs again, after this: " + text
+		}
+		if err := to.tell(text); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// runs tells whether a plugin can be used.
-func runs(p launch.Report) bool {
-	return p.State == launch.StateReady || p.State == launch.StateDegraded
 }
 
 // pluginState names the states as an operator sees them.

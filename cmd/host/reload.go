@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,8 +23,9 @@ func (a *app) reloadCommand() *cobra.Command {
   - Workers and plugins that are new begin.
   - Where a plugin's settings have changed, or which workers it has, or what their config blocks say, its process is ended and
     started anew. What its workers have goes on. A plugin with whose process that would end, as slipway-memory without a world, is
-    refused while something is there. One that does not run with its new settings is given back those that it had.
-  - Workers that are there no more go. One on which something is left is refused: "slipway workers retire" empties it.
+    refused while something is there. One that does not run with its new settings is given back those that it had. So is one of
+    whose workers one has something and would be another place with them (another server, directory or world), or would not answer.
+  - Workers that are there no more go. One on which something is left stays, without new work: "slipway workers retire" empties it.
   - All else holds at once, but for what needs a restart of the daemon: output_size, and which plugin a worker belongs to.
     Where it listens and its state directory are flags, and stay as they are.
 
@@ -76,8 +78,19 @@ func (a *app) onDaemon(ctx context.Context, command string, f func(*api.Client) 
 		return usageError{fmt.Errorf("no daemon has the state directory %s open: start one with \"slipway serve\"", a.stateDir)}
 	}
 	defer d.Close()
-	defer a.whileSlow(func() string { return "the daemon at " + d.Address() })()
+	defer a.whileSlow(func() string { return changing(ctx, d) })()
 	return f(d)
+}
+
+// changing names what a daemon that makes a change waits for.
+func changing(ctx context.Context, d *api.Client) string {
+	ctx, cancel := context.WithTimeout(ctx, slowAfter)
+	defer cancel()
+	info, err := d.Info(ctx)
+	if err != nil || len(info.Changing) == 0 {
+		return "the daemon at " + d.Address()
+	}
+	return strings.Join(info.Changing, ", and for ")
 }
 
 func (a *app) writeChanges(changes []host.Change) error {

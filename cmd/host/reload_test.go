@@ -167,8 +167,8 @@ func TestReloadRefused(t *testing.T) {
 		"worker \"y\" { plugin = \"alone\" }\nreaping { output_size = \"1MiB\" }\nplacement { max_steps = 3 }\n"})
 	p.write(map[string]string{"c.hcl": strings.Replace(p.read("c.hcl"), "slipway-memory\" }\nworker \"x\"", "slipway-memory\"\n}\nworker \"x\"", 1)})
 	p.run("reload", "--state", "state").wants(codeUsage).prints(`worker "y" refused: plugin "alone" stays as it is
-worker "m" refused: on m there are the container of run/a/only, and volumes, 1 of them: empty it with "slipway workers retire m", and reload then
-plugin "alone" refused: what its workers have ends with its process, and on x there are the container of run/b/only: reload when nothing is there
+worker "m" refused: on m there is the container of run/a/only, and 1 volume: it takes no new work from now on; empty it with "slipway workers retire m", and reload then
+plugin "alone" refused: what its workers have ends with its process, and on x there is the container of run/b/only: reload when nothing is there
 placement.max_steps changed
 reaping.output_size needs a restart: it is given to what is open already
 `)

@@ -77,14 +77,14 @@ func unready(h *host.Host) string {
 	untold := h.Untold()
 	running := make(map[string]bool) // and have told their workers
 	for _, p := range h.Plugins() {
-		switch p.State {
-		case launch.StateReady, launch.StateDegraded:
+		switch {
+		case p.State.Runs():
 			if running[p.Name] = !slices.Contains(untold, p.Name); !running[p.Name] {
 				waits = append(waits, fmt.Sprintf("plugin %q to tell its workers", p.Name))
 			}
-		case launch.StateStarting:
+		case p.State == launch.StateStarting:
 			waits = append(waits, fmt.Sprintf("plugin %q to start", p.Name))
-		case launch.StateBackoff:
+		case p.State == launch.StateBackoff:
 			waits = append(waits, fmt.Sprintf("plugin %q, which has failed, to be started again: %v", p.Name, p.Err))
 		}
 	}

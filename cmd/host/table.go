@@ -38,7 +38,7 @@ func (t *table) row(cells ...any) {
 			texts[i] = string(own)
 			continue
 		}
-		texts[i] = printable.Line(fmt.Sprint(c))
+		texts[i] = printable.Cell(fmt.Sprint(c))
 	}
 	t.rows = append(t.rows, texts)
 }

@@ -51,7 +51,7 @@ It exits with 4 if one of them is away.`,
 func reports(h *host.Host) []host.WorkerReport {
 	why := make(map[string]string)
 	for _, p := range h.Plugins() {
-		if p.Err != nil && !runs(p) {
+		if p.Err != nil && !p.State.Runs() {
 			why[p.Name] = p.Err.Error()
 		}
 	}

@@ -74,6 +74,7 @@ type Info struct {
 	Version, Installation, StateDir string
 	PID                             int
 	Draining                        bool
+	Changing                        []string // what a reload or the restart of a plugin waits for, where one is under way
 }
 
 // Info asks who answers.
@@ -83,7 +84,7 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 		return Info{}, c.err(ctx, err)
 	}
 	return Info{Version: r.Msg.GetVersion(), Installation: r.Msg.GetInstallation(), StateDir: r.Msg.GetStateDir(), PID: int(r.Msg.GetPid()),
-		Draining: r.Msg.GetDraining()}, nil
+		Draining: r.Msg.GetDraining(), Changing: r.Msg.GetChanging()}, nil
 }
 
 // Plugins reports on the plugins, and has the daemon wait so long for those that it has just started. Their errors have no plugin of their own: their messages name it.

@@ -15,7 +15,7 @@ type hostService struct{ *Server }
 // GetHost tells who answers.
 func (s hostService) GetHost(context.Context, *connect.Request[pb.GetHostRequest]) (*connect.Response[pb.GetHostResponse], error) {
 	return connect.NewResponse(&pb.GetHostResponse{Version: s.opts.Version, Installation: s.h.Installation(), StateDir: s.h.StateDir(),
-		Pid: int64(os.Getpid()), Draining: s.Draining()}), nil
+		Pid: int64(os.Getpid()), Draining: s.Draining(), Changing: s.h.Changing()}), nil
 }
 
 // ListPlugins lists the plugins.

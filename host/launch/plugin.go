@@ -13,7 +13,7 @@ import (
 // State is where a plugin stands.
 type State string
 
-// The states. Only ready and degraded have a session.
+// The states. What each means to who waits for the plugin is told by Runs and Failed alone; in all others it is on its way from one to the other, or to its end.
 const (
 	StateStarting State = "starting"
 	StateReady    State = "ready"
@@ -23,6 +23,12 @@ const (
 	StateStopping State = "stopping"
 	StateStopped  State = "stopped"
 )
+
+// Runs tells whether its process was found well and has not been given up: there is a session, or in degraded one was there a moment ago.
+func (s State) Runs() bool { return s == StateReady || s == StateDegraded }
+
+// Failed tells whether it does not run, for the reason in [Report.Err], and is only tried again after a while.
+func (s State) Failed() bool { return s == StateBackoff || s == StateOpen }
 
 // Report is what is known of a plugin. It is a copy; what it points to is never changed.
 type Report struct {
@@ -36,7 +42,7 @@ type Report struct {
 	SHA256   string         // of that file; empty: unknown
 	Restarts int            // starts but the first
 	LastExit *Exit          // of the latest process that ended; nil: none has
-	Err      *Error         // why it is not ready, or what it recovered from; nil: nothing has gone wrong since it was last stable
+	Err      *Error         // why it is not ready, or what it recovered from; nil: nothing has gone wrong since it was last stable, or restarted as asked
 	RetryAt  time.Time      // in backoff and open: of the next attempt
 }
 

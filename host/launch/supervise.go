@@ -14,22 +14,26 @@ func (p *Plugin) run() {
 	defer p.killNow()
 	o := p.opts
 	b := &breaker{min: o.BackoffMin, max: o.BackoffMax, after: o.OpenAfter, window: o.OpenWindow, openOf: o.OpenFor}
+	asked := false
 	for epoch := uint64(1); p.ctx.Err() == nil; epoch++ {
 		p.update(func(r *Report) {
+			if asked { // whoever asks has seen what went wrong, and may have mended it
+				r.Err = nil
+			}
 			r.State, r.Epoch, r.Restarts, r.RetryAt = StateStarting, epoch, int(epoch-1), time.Time{}
 		})
 		inst, failure := p.launch(p.ctx, epoch)
 		if failure == nil {
 			failure = p.serve(inst, b)
 		}
-		p.ended(failure, b)
+		asked = p.ended(failure, b)
 	}
 	p.update(func(r *Report) { r.State, r.PID = StateStopped, 0 })
 	p.log.Info("plugin stopped")
 }
 
-// ended takes note of a failure and waits until it is time to start again.
-func (p *Plugin) ended(failure *Error, b *breaker) {
+// ended takes note of a failure and waits until it is time to start again. It tells whether somebody asked for that.
+func (p *Plugin) ended(failure *Error, b *breaker) (asked bool) {
 	restart := failure == nil // it was asked for
 	if restart || p.ctx.Err() != nil {
 		p.update(func(r *Report) {
@@ -38,7 +42,7 @@ func (p *Plugin) ended(failure *Error, b *breaker) {
 				r.LastExit = failure.Exit
 			}
 		})
-		return
+		return restart
 	}
 	wait, open := b.exit(time.Now(), failure.final())
 	p.update(func(r *Report) {
@@ -64,8 +68,10 @@ func (p *Plugin) ended(failure *Error, b *breaker) {
 	case <-t.C:
 	case <-p.kick:
 		b.reset()
+		asked = true
 	case <-p.ctx.Done():
 	}
+	return asked
 }
 
 // serve offers the session until its end, and leaves nothing of it. Nil: it was ended by Restart.

@@ -115,6 +115,15 @@ func Line(s string) string {
 	return strings.NewReplacer("\r\n", `\r\n`, "\n", `\n`, "\t", `\t`).Replace(Lines(s))
 }
 
+// Cell is Line for what stands by itself, as a name in a table does: what had to be spelled out is quoted, so that it is not taken for a text that has just those characters.
+func Cell(s string) string {
+	line := Line(s)
+	if line == cut(s, maxLine) && !(strings.HasPrefix(line, `"`) && strings.Contains(line, `\`)) {
+		return line
+	}
+	return `"` + Line(strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s)) + `"`
+}
+
 // JSON escapes in JSON what a terminal would obey and the standard encoder leaves as it is. What it decodes to is the same.
 func JSON(text []byte) []byte {
 	if !bytes.ContainsFunc(text, unescaped) {

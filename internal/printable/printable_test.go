@@ -54,6 +54,31 @@ func TestLine(t *testing.T) {
 	}
 }
 
+// TestCell: what has to be spelled out is told from what has those characters.
+func TestCell(t *testing.T) {
+	shown := make(map[string]string)
+	for _, c := range []struct{ in, want string }{
+		{"worker-1/node", "worker-1/node"},
+		{`C:\new`, `C:\new`},
+		{`say "a"`, `say "a"`},
+		{`"a"`, `"a"`},
+		{"a\nb", `"a\nb"`},
+		{`a\nb`, `a\nb`},
+		{`"a\nb"`, `"\"a\\nb\""`},
+		{"a\n\\b", `"a\n\\b"`},
+		{"a\x1b\"", `"a\x1b\""`},
+	} {
+		got := printable.Cell(c.in)
+		if got != c.want {
+			t.Errorf("Cell(%q) = %s, want %s", c.in, got, c.want)
+		}
+		if other, is := shown[got]; is {
+			t.Errorf("%q and %q are both shown as %s", other, c.in, got)
+		}
+		shown[got] = c.in
+	}
+}
+
 func TestBounds(t *testing.T) {
 	for _, size := range []int{511, 512, 513, 8191, 8192, 8193, 100_000} {
 		for _, char := range []string{"x", "é", "日", "🚢", "\x1b", "\xff"} {

@@ -68,7 +68,9 @@ type GetHostResponse struct {
 	StateDir     string `protobuf:"bytes,3,opt,name=state_dir,json=stateDir,proto3" json:"state_dir,omitempty"`
 	Pid          int64  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`
 	// It takes no new work, and ends.
-	Draining      bool `protobuf:"varint,5,opt,name=draining,proto3" json:"draining,omitempty"`
+	Draining bool `protobuf:"varint,5,opt,name=draining,proto3" json:"draining,omitempty"`
+	// What a reload or the restart of a plugin waits for, where one is under way, such as "worker big to tell how it is".
+	Changing      []string `protobuf:"bytes,6,rep,name=changing,proto3" json:"changing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -136,6 +138,13 @@ func (x *GetHostResponse) GetDraining() bool {
 		return x.Draining
 	}
 	return false
+}
+
+func (x *GetHostResponse) GetChanging() []string {
+	if x != nil {
+		return x.Changing
+	}
+	return nil
 }
 
 type ListPluginsRequest struct {
@@ -2346,13 +2355,14 @@ var File_slipway_host_v1alpha1_host_proto protoreflect.FileDescriptor
 const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	"\n" +
 	" slipway/host/v1alpha1/host.proto\x12\x15slipway.host.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\"slipway/host/v1alpha1/common.proto\x1a\x1fslipway/host/v1alpha1/run.proto\"\x10\n" +
-	"\x0eGetHostRequest\"\x9a\x01\n" +
+	"\x0eGetHostRequest\"\xb6\x01\n" +
 	"\x0fGetHostResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\"\n" +
 	"\finstallation\x18\x02 \x01(\tR\finstallation\x12\x1b\n" +
 	"\tstate_dir\x18\x03 \x01(\tR\bstateDir\x12\x10\n" +
 	"\x03pid\x18\x04 \x01(\x03R\x03pid\x12\x1a\n" +
-	"\bdraining\x18\x05 \x01(\bR\bdraining\"K\n" +
+	"\bdraining\x18\x05 \x01(\bR\bdraining\x12\x1a\n" +
+	"\bchanging\x18\x06 \x03(\tR\bchanging\"K\n" +
 	"\x12ListPluginsRequest\x125\n" +
 	"\bpatience\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\bpatience\"N\n" +
 	"\x13ListPluginsResponse\x127\n" +
