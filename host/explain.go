@@ -56,7 +56,7 @@ func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, er
 	if w, position, ok := h.queue.Find(owner); ok {
 		e := &Explanation{Owner: owner, State: PlacementWaiting, Waited: time.Since(w.Since), Position: position, Priority: w.Spec.Priority,
 			Reserved: w.Reserved}
-		e.Workers, e.Err = h.queue.Explain(w)
+		e.Workers, e.Err = h.explainWaiter(ctx, w)
 		return e, nil
 	}
 	var e *Explanation
@@ -69,6 +69,16 @@ func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, er
 		return turns[i].explain(), nil
 	}
 	return e, err
+}
+
+// explainWaiter is [pool.Queue.Explain] that also says what holds the room of full workers.
+func (h *Host) explainWaiter(ctx context.Context, w pool.Waiter) ([]pool.Verdict, error) {
+	verdicts, err := h.queue.Explain(w)
+	failed := h.sayHolders(ctx, verdicts)
+	if full, ok := errors.AsType[*pool.FullError](err); ok && failed == nil {
+		full.Reasons = verdicts
+	}
+	return verdicts, err
 }
 
 // ExplainRequest explains where a container would be, if it were asked for now. Nothing is made or leased.
@@ -92,6 +102,11 @@ func (h *Host) explainRequest(ctx context.Context, req ContainerRequest, with st
 	spec.With = cmp.Or(spec.With, with)
 	e := &Explanation{State: PlacementAsked, Workers: h.place.Explain(h.index, spec)}
 	choice, err := h.place.Choose(h.index, spec)
+	if smaller, yes := p.withoutCaches(err); yes {
+		spec.Inputs = smaller.wanting
+		e.Workers = h.place.Explain(h.index, spec)
+		choice, err = h.place.Choose(h.index, spec)
+	}
 	e.Worker, e.Scores, e.Err = choice.Worker, choice.Scores, err
 	return e, nil
 }
