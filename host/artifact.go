@@ -233,6 +233,7 @@ func (h *Host) giveUpArtifact(ctx context.Context, a *Artifact, may func(*store.
 	h.mu.Lock()
 	delete(h.local, a.ID)
 	h.mu.Unlock()
+	defer h.roomOnDisk()
 	return out, h.blobs.remove(a.ID)
 }
 

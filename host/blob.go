@@ -17,9 +17,11 @@ import (
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/host/stream"
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/keylock"
 )
 
-// BlobLimits bound the content that the host itself keeps, in its state directory: what was uploaded before a worker was chosen.
+// BlobLimits bound the content that the host itself keeps, in its state directory: what was uploaded before a worker was chosen, and what was copied off a worker
+// that has as many volumes as it may.
 type BlobLimits struct {
 	Total int64 // bytes of all archives together; zero: as the configuration says, else DefaultBlobTotal; negative: none are kept
 	One   int64 // bytes of one archive; zero: as the configuration says, else as many as Total
@@ -30,7 +32,8 @@ const DefaultBlobTotal = 16 << 30
 
 // blobs is a directory of raw archives, one file for an artifact's content under the artifact's id. A file without a row is nobody's.
 type blobs struct {
-	dir string
+	dir   string
+	names keylock.Locks // of an artifact whose row begins or ceases to name its blob, where the artifact is there already
 
 	mu    sync.Mutex
 	total int64
@@ -112,18 +115,25 @@ const newFile = ".new"
 // write keeps what src writes, a raw archive, as the blob of id, and gives its checksum and size. It is on the disk when write returns; after
 // an error there is no such blob.
 func (b *blobs) write(ctx context.Context, id string, makeRoom func(want int64), src func(context.Context, io.Writer) error) (sum string, n int64, err error) {
-	path := filepath.Join(b.dir, id)
-	f, err := os.OpenFile(path+newFile, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	sum, n, err = b.fill(ctx, id, makeRoom, src)
+	if err != nil {
+		return "", 0, err
+	}
+	if err := b.place(id); err != nil {
+		return "", 0, errors.Join(err, b.drop(id, n), b.remove(id))
+	}
+	return sum, n, nil
+}
+
+// fill is write of what is not the blob of id before place is called, nor ever if drop is. After an error there is nothing to drop. One that is being filled
+// already is an error.
+func (b *blobs) fill(ctx context.Context, id string, makeRoom func(want int64), src func(context.Context, io.Writer) error) (sum string, n int64, err error) {
+	path := filepath.Join(b.dir, id+newFile)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return "", 0, store.WithoutRoom(err)
 	}
 	w := &blobWriter{blobs: b, f: f, sum: sha256.New(), makeRoom: makeRoom}
-	defer func() {
-		if err != nil {
-			b.free(w.n)
-			err = errors.Join(err, ignoreMissing(os.Remove(path+newFile)), ignoreMissing(os.Remove(path)))
-		}
-	}()
 	err = stream.Checked(src)(ctx, w)
 	if err == nil {
 		err = store.WithoutRoom(f.Sync())
@@ -135,12 +145,64 @@ func (b *blobs) write(ctx context.Context, id string, makeRoom func(want int64),
 		err = ctx.Err()
 	}
 	if err != nil {
-		return "", 0, err
+		return "", 0, errors.Join(err, b.drop(id, w.n))
+	}
+	return hex.EncodeToString(w.sum.Sum(nil)), w.n, nil
+}
+
+// place makes what was filled the blob of id, in place of any other.
+func (b *blobs) place(id string) error {
+	path := filepath.Join(b.dir, id)
+	if err := b.remove(id); err != nil {
+		return err
 	}
 	if err := os.Rename(path+newFile, path); err != nil {
-		return "", 0, err
+		return err
 	}
-	return hex.EncodeToString(w.sum.Sum(nil)), w.n, syncDir(b.dir)
+	return syncDir(b.dir)
+}
+
+// drop removes what was filled, of so many bytes, unless it has been placed.
+func (b *blobs) drop(id string, n int64) error {
+	err := os.Remove(filepath.Join(b.dir, id+newFile))
+	if err == nil {
+		b.free(n)
+	}
+	return ignoreMissing(err)
+}
+
+// mayHold looks whether an archive of about so many bytes would fit, before it is read for nothing; makeRoom is asked for what lacks. Its errors are those of
+// write.
+func (b *blobs) mayHold(n int64, makeRoom func(want int64)) error {
+	if l := b.limits(); l.One <= 0 || n > l.One {
+		return l.tooLarge()
+	}
+	if lacks := b.lacks(n); lacks > 0 {
+		makeRoom(lacks)
+		if b.lacks(n) > 0 {
+			return usedUp(b.limits().Total)
+		}
+	}
+	return nil
+}
+
+// lacks is how many bytes there are too few for so many more.
+func (b *blobs) lacks(n int64) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used + n - b.total
+}
+
+func (l BlobLimits) tooLarge() error {
+	key := "quota"
+	if l.One < l.Total {
+		key = "upload_size"
+	}
+	return sdk.NewInvalid(sdk.ReasonTooLarge, "the artifact's archive has more than the %d bytes that one may have here: make it smaller, or raise %s in the configuration's artifacts block", max(l.One, 0), key)
+}
+
+func usedUp(total int64) error {
+	return sdk.NewExhausted(sdk.ReasonStorage, "the %d bytes for artifacts on this host's disk are used up: remove some, or raise quota in the configuration's artifacts block", total)
 }
 
 func ignoreMissing(err error) error {
@@ -162,16 +224,12 @@ type blobWriter struct {
 func (w *blobWriter) Write(p []byte) (int, error) {
 	b := w.blobs
 	if l := b.limits(); w.n+int64(len(p)) > l.One {
-		key := "quota"
-		if l.One < l.Total {
-			key = "upload_size"
-		}
-		return 0, sdk.NewInvalid(sdk.ReasonTooLarge, "the artifact's archive has more than the %d bytes that one may have here: make it smaller, or raise %s in the configuration's artifacts block", max(l.One, 0), key)
+		return 0, l.tooLarge()
 	}
 	if !b.take(int64(len(p))) {
 		w.makeRoom(int64(len(p)))
 		if !b.take(int64(len(p))) {
-			return 0, sdk.NewExhausted(sdk.ReasonStorage, "the %d bytes for artifacts that no worker has yet are used up: remove some, or raise quota in the configuration's artifacts block", b.limits().Total)
+			return 0, usedUp(b.limits().Total)
 		}
 	}
 	n, err := w.f.Write(p)
@@ -242,7 +300,7 @@ func (b *blobs) remove(id string) error {
 		return err
 	}
 	if err := os.Remove(path); err != nil {
-		return err
+		return ignoreMissing(err) // somebody else has, and counts it
 	}
 	b.free(info.Size())
 	return nil

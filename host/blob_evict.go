@@ -32,17 +32,22 @@ func (h *Host) evictBlobs(ctx context.Context, want int64) {
 	}
 }
 
-// evictBlob removes a blob unless somebody reads it, or it may be the last of its content that stays, and tells whether it did.
+// evictBlob removes a blob unless somebody reads it, or it may be the last of its content that stays or is about to be, and tells whether it did.
 func (h *Host) evictBlob(ctx context.Context, id string) (bool, error) {
+	unlock, err := h.blobs.names.Lock(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
 	var sum string
-	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
+	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		sum = ""
 		row, err := tx.Artifact(id)
 		if err != nil {
 			return ignoreNotFound(err)
 		}
 		kept, err := h.keptElsewhere(tx, id)
-		if err != nil || !kept || h.beingRead(id) {
+		if err != nil || !kept || h.beingRead(id) || h.rooms.kept(id) {
 			return err
 		}
 		sum, row.Blob = row.Blob, ""

@@ -86,6 +86,26 @@ func (p plan) withCaches(find func(key string) (*Artifact, error)) (plan, error)
 	return p, nil
 }
 
+// withoutCaches is the plan with caches that begin empty, if that may help against an error of placement: workers that would do are too small for their contents beside
+// the container.
+func (p plan) withoutCaches(err error) (_ plan, yes bool) {
+	none, ok := errors.AsType[*pool.NoWorkerError](err)
+	if !ok || !slices.ContainsFunc(none.Reasons, func(v pool.Verdict) bool { return v.Reason == pool.TooBig }) {
+		return p, false
+	}
+	p.mounts = slices.Clone(p.mounts)
+	for i := range p.mounts {
+		m := &p.mounts[i]
+		if m.cache == "" || m.input == nil {
+			continue
+		}
+		at := slices.IndexFunc(p.wanting, func(c pool.Content) bool { return c.Key == m.input.ID })
+		p.wanting = slices.Delete(slices.Clone(p.wanting), at, at+1)
+		m.input, yes = nil, true
+	}
+	return p, yes
+}
+
 // cachesUnder lists the contents under a key that can be had and were valid at a time, the newest first.
 func (h *Host) cachesUnder(ctx context.Context, key string, validAt, now time.Time) (out []store.Artifact, err error) {
 	var rows []store.Artifact

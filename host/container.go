@@ -179,6 +179,11 @@ func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequ
 		if full, ok := errors.AsType[*pool.FullError](err); ok && spec.WaitLimit < 0 && req.WaitLimit >= 0 { // its time has passed in attempts
 			err = &pool.WaitError{Owner: owner, Waited: time.Since(began), Cause: full}
 		}
+		if smaller, yes := p.withoutCaches(err); yes {
+			h.log.Warn("the caches of a container begin empty, since with their contents it would need more volumes than any worker may have", "owner", owner, "error", err)
+			p = smaller
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -65,7 +65,7 @@ func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, er
 	if w, position, ok := h.queue.Find(owner); ok {
 		e, err := h.explainWaiter(ctx, w, position)
 		if err == nil {
-			e.Workers, e.Err = h.queue.Explain(w)
+			e.Workers, e.Err = h.explainWait(ctx, w)
 		}
 		return e, err
 	}
@@ -79,6 +79,16 @@ func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, er
 		return turns[i].explain(), nil
 	}
 	return e, err
+}
+
+// explainWait is [pool.Queue.Explain] that also says what holds the room of full workers.
+func (h *Host) explainWait(ctx context.Context, w pool.Waiter) ([]pool.Verdict, error) {
+	verdicts, err := h.queue.Explain(w)
+	failed := h.sayHolders(ctx, verdicts)
+	if full, ok := errors.AsType[*pool.FullError](err); ok && failed == nil {
+		full.Reasons = verdicts
+	}
+	return verdicts, err
 }
 
 // ExplainRequest explains where a container would be, if it were asked for now. Nothing is made or leased.
@@ -105,6 +115,11 @@ func (h *Host) explainRequest(ctx context.Context, req ContainerRequest, with st
 	spec.With = cmp.Or(spec.With, with)
 	e := &Explanation{State: PlacementAsked, Priority: req.Priority, Workers: h.place.Explain(h.index, spec)}
 	choice, err := h.place.Choose(h.index, spec)
+	if smaller, yes := p.withoutCaches(err); yes {
+		spec.Inputs = smaller.wanting
+		e.Workers = h.place.Explain(h.index, spec)
+		choice, err = h.place.Choose(h.index, spec)
+	}
 	e.Worker, e.Scores, e.Err = choice.Worker, choice.Scores, err
 	switch {
 	case err == nil:

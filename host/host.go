@@ -31,7 +31,7 @@ type Options struct {
 	// Streams bounds what one stream may bring to a worker. What is zero is as the configuration says.
 	Streams StreamLimits
 
-	// Blobs bounds what the state directory keeps of artifacts that no worker has yet.
+	// Blobs bounds what the state directory keeps of artifacts: uploads that no worker has yet, and copies off full workers.
 	Blobs BlobLimits
 	// CacheTTL is how long a cache is kept after its last use. Zero: as the configuration says, else DefaultCacheTTL.
 	CacheTTL time.Duration
@@ -92,6 +92,7 @@ type Host struct {
 	busy     busy                // containers and volumes that somebody works on
 	streamed sums                // bytes by Via
 	doubts   doubts              // replicas that could not be read
+	rooms    rooms               // room for volumes that is being made
 
 	clock    clock
 	expiries expiries // when to look whether something has expired

@@ -134,6 +134,7 @@ func (h *Host) obey(policy pool.Policy, old, next *config.Config) error {
 		h.settings.keepFailed.Store(next.Reaping.KeepFailed)
 	}
 	h.blobs.limit(h.blobLimits())
+	h.roomOnDisk()
 	for _, w := range h.sortedWorkers() {
 		w.graces.Store(h.graces())
 		h.tellPlacement(w)

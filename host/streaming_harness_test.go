@@ -236,7 +236,7 @@ func farHost(t *testing.T, wait time.Duration, opts Options, f *far, names ...st
 	return h, a
 }
 
-func mustWorker(t *testing.T, h *Host, name string) *worker {
+func mustWorker(t testing.TB, h *Host, name string) *worker {
 	t.Helper()
 	w, err := h.worker(name)
 	if err != nil {

@@ -14,18 +14,27 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// Here room is made on workers that have as many volumes as they may, while somebody waits for a place there: replicas that are spare are given up,
-// those first that were used the longest ago. Spare is what nothing uses or is made of, and what is on another worker as well that is at least as sure
-// to keep it, or on the host's disk, and any cache. The reconciler of its worker destroys it, as all that goes; whoever waits gets the place when it is gone.
+// Here room is made on workers that have as many volumes as they may, while somebody waits for a place there: replicas are given up, those first that were used the
+// longest ago. At once may go what nothing uses, and what is on another worker as well that is at least as sure to keep it, or on the host's disk, and any cache of others. Where
+// that would not do, what is nowhere else is copied away before, see volume_copy.go. The reconciler of its worker destroys what goes; whoever waits gets the place when
+// it is gone.
 
 // roomFor is for how many of those who wait room is looked for at a time, the first first.
 const roomFor = 100
 
-// makeRooms makes room for volumes whenever somebody waits for it and something has changed. It takes a fifth of its time at most.
+// copyPatience is how long somebody waits beside others that are on the worker, and that may make the room by coming to their ends, before something is copied away for him.
+const copyPatience = 10 * time.Second
+
+// makeRooms makes room for volumes whenever somebody waits for it and something has changed, or it is time to look again. It takes a fifth of its time at most.
 func (h *Host) makeRooms() {
 	for {
+		var due <-chan time.Time
+		if at := h.rooms.nextLook(); !at.IsZero() {
+			due = time.After(time.Until(at))
+		}
 		select {
 		case <-h.queue.Unplaced():
+		case <-due:
 		case <-h.ctx.Done():
 			return
 		}
@@ -41,105 +50,139 @@ func (h *Host) makeRooms() {
 	}
 }
 
-// makeRoom gives up spare replicas on full workers for those who wait, as far as what is being destroyed there does not make the room. Where all that
-// is spare on a worker would not do for somebody, nothing is given up for him.
+// makeRoom gives up replicas on full workers for those who wait, as far as what is being destroyed there does not make the room. Where all that
+// could go from a worker would not do for somebody, nothing is given up for him.
 func (h *Host) makeRoom(ctx context.Context) error {
-	coming := make(map[string]int)           // volumes that go, less what they make room for already
-	spare := make(map[string][]store.Volume) // what could go yet
-	for _, s := range h.queue.Shortages(roomFor) {
+	p := roomPass{h: h, coming: make(map[string]int), found: make(map[string][]candidate), keep: make(map[string]bool), short: make(map[string]bool)}
+	shortages := h.queue.Shortages(roomFor)
+	for _, s := range shortages {
 		for _, l := range s.Workers {
-			if _, known := coming[l.Worker]; !known {
-				coming[l.Worker] = l.Going - h.reconciler(l.Worker).stuck(reap.Volume)
+			p.short[l.Worker] = true
+		}
+	}
+	for _, s := range shortages {
+		if err := p.serve(ctx, s); err != nil {
+			return err
+		}
+	}
+	h.rooms.passed(p.keep, p.again)
+	return nil
+}
+
+// roomPass is one look at all who wait for room.
+type roomPass struct {
+	h      *Host
+	coming map[string]int         // volumes that go, less what they make room for already, by worker
+	found  map[string][]candidate // what could go yet
+	keep   map[string]bool        // artifacts whose copies on the host's disk stand in for replicas that are about to go
+	short  map[string]bool        // workers on which somebody waits for room
+	again  time.Time              // when to look again though nothing changes; zero: not
+}
+
+func (p *roomPass) left(l pool.Lack) int { return l.Lacks - p.coming[l.Worker] }
+
+// serve makes room for one who waits, on the worker that lacks the least of it.
+func (p *roomPass) serve(ctx context.Context, s pool.Shortage) error {
+	wants := make(map[string]bool)
+	for _, in := range s.Spec.Inputs {
+		wants[in.Key] = true
+	}
+	for _, l := range s.Workers {
+		if _, known := p.coming[l.Worker]; !known {
+			p.coming[l.Worker] = l.Going - p.h.reconciler(l.Worker).stuck(reap.Volume)
+		}
+	}
+	slices.SortStableFunc(s.Workers, func(a, b pool.Lack) int { return cmp.Compare(p.left(a), p.left(b)) })
+	copies := make(map[string][]candidate) // what would do once it was copied, by worker
+	for _, l := range s.Workers {
+		if p.left(l) > 0 {
+			if err := p.look(ctx, l.Worker); err != nil {
+				return err
+			}
+			chosen := choose(p.found[l.Worker], wants, p.left(l))
+			if slices.ContainsFunc(chosen, func(c candidate) bool { return c.copyFirst(wants[c.row.Artifact]) }) {
+				copies[l.Worker] = chosen
+				continue
+			}
+			if err := p.giveUp(ctx, s.Waiter, l.Worker, chosen, wants); err != nil {
+				return err
 			}
 		}
-		left := func(l pool.Lack) int { return l.Lacks - coming[l.Worker] }
-		slices.SortStableFunc(s.Workers, func(a, b pool.Lack) int { return cmp.Compare(left(a), left(b)) })
-		for _, l := range s.Workers {
-			if left(l) > 0 {
-				if _, known := spare[l.Worker]; !known {
-					rows, err := h.spareOn(ctx, l.Worker)
-					if err != nil {
-						return err
-					}
-					spare[l.Worker] = rows
-				}
-				gone, err := h.giveUpSpare(ctx, s.Waiter, spare[l.Worker], left(l))
-				spare[l.Worker] = slices.DeleteFunc(spare[l.Worker], func(v store.Volume) bool { return slices.Contains(gone, v.ID) })
-				if coming[l.Worker] += len(gone); err != nil {
-					return err
-				}
-			}
-			if left(l) <= 0 {
-				coming[l.Worker] -= l.Wants
-				break
-			}
+		if p.left(l) <= 0 {
+			p.coming[l.Worker] -= l.Wants
+			return nil
+		}
+	}
+	early := time.Since(s.Since) < copyPatience
+	for _, l := range s.Workers {
+		chosen := copies[l.Worker]
+		if u := p.h.index.Usage(l.Worker); early && u.Build+u.NoInput+u.Check > 0 {
+			p.lookAgain(s.Since.Add(copyPatience))
+			continue
+		}
+		if len(chosen) > 0 {
+			p.copyAway(s.Waiter, l.Worker, chosen, wants)
+			return nil
+		}
+	}
+	if !early || len(copies) == 0 && p.idle(s.Workers) {
+		p.h.tellNoRoom(ctx, s.Waiter)
+	} else {
+		p.lookAgain(s.Since.Add(copyPatience))
+	}
+	return nil
+}
+
+// idle tells whether nothing is under way on the workers whose end could make room.
+func (p *roomPass) idle(lacks []pool.Lack) bool {
+	return !slices.ContainsFunc(lacks, func(l pool.Lack) bool {
+		u := p.h.index.Usage(l.Worker)
+		return u.Build+u.NoInput+u.Check+u.Going > 0
+	})
+}
+
+func (p *roomPass) lookAgain(at time.Time) {
+	if p.again.IsZero() || at.Before(p.again) {
+		p.again = at
+	}
+}
+
+// look finds out what could go from a worker, if that is not known.
+func (p *roomPass) look(ctx context.Context, worker string) error {
+	if _, known := p.found[worker]; known {
+		return nil
+	}
+	all, err := p.h.couldGo(ctx, worker)
+	p.found[worker] = all
+	return err
+}
+
+// giveUp gives up what was chosen for somebody.
+func (p *roomPass) giveUp(ctx context.Context, who pool.Waiter, worker string, chosen []candidate, wants map[string]bool) error {
+	var gone []candidate
+	defer func() {
+		p.coming[worker] += gained(gone, wants)
+		p.take(worker, gone)
+	}()
+	for _, c := range chosen {
+		row := c.row
+		going, err := p.h.doomUnused(ctx, row, func(tx *store.Tx) (bool, error) { return p.h.notSpare(tx, row) })
+		if err != nil {
+			return fmt.Errorf("give up volume %s on %s: %w", row.ID, row.Worker, err)
+		}
+		if going {
+			p.h.log.Info("gave up a replica, to make room for a container that waits", "volume", row.ID, "worker", row.Worker, "artifact", row.Artifact, "owner", who.Owner)
+			gone = append(gone, c)
 		}
 	}
 	return nil
 }
 
-// giveUpSpare gives up so many of the replicas for somebody who waits and does not need them himself, the first first, and names those. If there are too few it
-// gives up none.
-func (h *Host) giveUpSpare(ctx context.Context, who pool.Waiter, rows []store.Volume, n int) (gone []string, err error) {
-	rows = slices.DeleteFunc(slices.Clone(rows), func(v store.Volume) bool {
-		return slices.ContainsFunc(who.Spec.Inputs, func(in pool.Content) bool { return in.Key == v.Artifact })
+// take leaves what is spoken for out of what others are looked for.
+func (p *roomPass) take(worker string, taken []candidate) {
+	p.found[worker] = slices.DeleteFunc(p.found[worker], func(c candidate) bool {
+		return slices.ContainsFunc(taken, func(t candidate) bool { return t.row.ID == c.row.ID })
 	})
-	if len(rows) < n {
-		return nil, nil
-	}
-	for _, row := range rows {
-		if len(gone) == n {
-			break
-		}
-		going, err := h.doomUnused(ctx, row, func(tx *store.Tx) (bool, error) { return h.notSpare(tx, row) })
-		if err != nil {
-			return gone, fmt.Errorf("give up volume %s on %s: %w", row.ID, row.Worker, err)
-		}
-		if going {
-			h.log.Info("gave up a replica, to make room for a container that waits", "volume", row.ID, "worker", row.Worker, "artifact", row.Artifact, "owner", who.Owner)
-			gone = append(gone, row.ID)
-		}
-	}
-	return gone, nil
-}
-
-// spareOn lists the replicas on a worker that are spare, those that were used the longest ago first: as far as this host knows, else as their
-// artifacts were, or they were made.
-func (h *Host) spareOn(ctx context.Context, worker string) (out []store.Volume, err error) {
-	used := make(map[string]time.Time)
-	err = h.store.View(ctx, func(tx *store.Tx) error {
-		rows, err := tx.Volumes(store.VolumeFilter{Worker: worker})
-		if err != nil {
-			return err
-		}
-		mounted, going, err := imagesInUse(tx)
-		if err != nil {
-			return err
-		}
-		for _, v := range rows {
-			mounted[v.Parent] = true
-		}
-		for _, v := range rows {
-			if v.State != lifecycle.VolumeSealed || v.Artifact == "" || mounted[v.ID] || going[v.ID] || h.index.Claimed(worker, v.Artifact) {
-				continue
-			}
-			a, err := tx.Artifact(v.Artifact)
-			if ignoreNotFound(err) != nil {
-				return err
-			}
-			if other, err := h.hadElsewhere(tx, a, v); err != nil {
-				return err
-			} else if other {
-				out, used[v.ID] = append(out, v), a.UsedAt
-			}
-		}
-		return nil
-	})
-	slices.SortFunc(out, func(a, b store.Volume) int {
-		return cmp.Or(cmp.Compare(h.index.LastUse(worker, a.Artifact), h.index.LastUse(worker, b.Artifact)), used[a.ID].Compare(used[b.ID]),
-			a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
-	})
-	return out, err
 }
 
 // notSpare tells whether a replica has to stay where it is.
@@ -151,17 +194,25 @@ func (h *Host) notSpare(tx *store.Tx, row store.Volume) (bool, error) {
 	if h.beingRead(row.Artifact) || h.index.Claimed(row.Worker, row.Artifact) {
 		return true, nil
 	}
-	if needed, err := volumeNeeded(tx, row); err != nil || needed {
+	clones, err := tx.Volumes(store.VolumeFilter{Parent: row.ID, Worker: row.Worker})
+	if err != nil {
 		return true, err
 	}
-	other, err := h.hadElsewhere(tx, a, row)
+	images, going, err := imagesInUse(tx)
+	if err != nil || images[row.ID] || going[row.ID] || slices.ContainsFunc(clones, func(c store.Volume) bool { return c.State != lifecycle.VolumeDestroying }) {
+		return true, err
+	}
+	if a.Key != "" { // it can be made again
+		return false, nil
+	}
+	other, err := h.elsewhere(tx, a, row)
 	return !other, err
 }
 
-// hadElsewhere tells whether what a replica has is on the host's disk, or in another replica that is at least as sure to stay, or is a cache, which can be
-// made again. The directory of this machine that it came from does not count: it may have changed.
-func (h *Host) hadElsewhere(tx *store.Tx, a store.Artifact, row store.Volume) (bool, error) {
-	if a.Blob != "" || a.Key != "" {
+// elsewhere tells whether what a replica has is on the host's disk, or in another replica that is at least as sure to stay. The directory of this machine that it
+// came from does not count: it may have changed.
+func (h *Host) elsewhere(tx *store.Tx, a store.Artifact, row store.Volume) (bool, error) {
+	if a.Blob != "" {
 		return true, nil
 	}
 	copies, err := tx.Volumes(store.VolumeFilter{Artifact: row.Artifact, States: []string{lifecycle.VolumeSealed}})

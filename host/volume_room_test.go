@@ -31,7 +31,7 @@ func fullWorker(t *testing.T, limit int, opts Options, with func(*hooked)) (*Hos
 }
 
 // replicateAll makes replicas of artifacts on workers, one after the other.
-func replicateAll(t *testing.T, h *Host, all []*Artifact, workers ...string) {
+func replicateAll(t testing.TB, h *Host, all []*Artifact, workers ...string) {
 	t.Helper()
 	for _, w := range workers {
 		for _, a := range all {
@@ -100,11 +100,17 @@ func waitsInVain(t *testing.T, h *Host, owner string) {
 	}
 }
 
+// nowhere is where nothing can be copied to from a full worker.
+var nowhere = BlobLimits{Total: -1}
+
 // On a full worker, replicas that another worker has as well go for those who wait, that first which was used the longest ago, and only as many as they need. The
 // last replica of a content stays, until there is another.
 func TestRoomIsMade(t *testing.T) {
 	t.Parallel()
-	h, _ := fullWorker(t, 4, Options{}, nil)
+	h, _ := fullWorker(t, 4, Options{Blobs: nowhere}, nil)
+	if err := h.CordonWorker(t.Context(), "b", "by the test"); err != nil {
+		t.Fatal(err)
+	}
 	all := dirs(t, h, "i", "j", "k")
 	replicateAll(t, h, []*Artifact{all[2], all[1], all[0]}, "a")
 	replicateAll(t, h, all[:2], "b")
@@ -223,7 +229,7 @@ func TestLastOfTwoReplicasStays(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig("a", "b")
 	cfg.Workers[0].Limits.Volumes, cfg.Workers[1].Limits.Volumes = 1, 1
-	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": newMemory(t, "a", "b")}})
+	h := openConfig(t, cfg, Options{Blobs: nowhere, Runtimes: map[string]sdk.Runtime{"memory": newMemory(t, "a", "b")}})
 	all := dirs(t, h, "i")
 	replicateAll(t, h, all, "a", "b")
 	done := make(chan error, 2)
@@ -288,7 +294,7 @@ func TestLessSureReplicaDoesNotCount(t *testing.T) {
 	cfg.Workers = append(cfg.Workers, config.Worker{Name: "b", Plugin: "other"}, config.Worker{Name: "node", Plugin: "nodes", Ephemeral: true})
 	cfg.Plugins = append(cfg.Plugins, config.Plugin{Name: "nodes", Command: "slipway-memory"})
 	cfg.Workers[0].Limits.Volumes = 1
-	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": newMemory(t, "a"), "other": b, "nodes": newMemory(t, "node")}})
+	h := openConfig(t, cfg, Options{Blobs: nowhere, Runtimes: map[string]sdk.Runtime{"memory": newMemory(t, "a"), "other": b, "nodes": newMemory(t, "node")}})
 	all := dirs(t, h, "i")
 	replicateAll(t, h, all, "a", "b", "node")
 	plug := func(in bool) {
@@ -335,7 +341,7 @@ func TestRoomIsTold(t *testing.T) {
 	all := dirs(t, h, "i", "j")
 	replicateAll(t, h, all, "a", "b")
 	done := askFor(t, h, "waits", 1)
-	const told = "2 of 2 volumes, of which 0 are claimed; 1 volume wanted; room is being made: 1 is being destroyed"
+	const told = "2 of 2 volumes, of which 0 are claimed; 1 volume wanted; room is being made: 1 is being destroyed; held by artifact j (1 volume), what is being destroyed (1 volume)"
 	testkit.Until(t, "room is being made", func() bool {
 		e, err := h.ExplainOwner(t.Context(), "waits")
 		return err == nil && e.State == PlacementWaiting && fullOf(e.Err, told)

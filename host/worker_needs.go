@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -106,6 +107,15 @@ type onlyThere struct {
 	going    bool // its run has not ended, here or anywhere
 }
 
+// teamOf is whose an artifact is: that of the container which has made it, else its own.
+func teamOf(tx *store.Tx, a store.Artifact) (string, error) {
+	c, err := tx.ContainerByOwner(a.Owner)
+	if errors.Is(err, store.ErrNotFound) {
+		return a.Team, nil
+	}
+	return c.Team, err
+}
+
 // onlyThere tells whether what a volume has is nowhere else that stays. What can be had again, as a cache can, does not count, nor what the
 // host keeps itself.
 func (h *Host) onlyThere(tx *store.Tx, v store.Volume) (onlyThere, bool, error) {
@@ -134,10 +144,8 @@ func (h *Host) onlyThere(tx *store.Tx, v store.Volume) (onlyThere, bool, error) 
 		}
 		passing = true
 	}
-	o := onlyThere{artifact: a, bytes: v.Bytes, team: a.Team}
-	if c, err := tx.ContainerByOwner(a.Owner); err == nil {
-		o.team = c.Team
-	} else if !errors.Is(err, store.ErrNotFound) {
+	o := onlyThere{artifact: a, bytes: v.Bytes}
+	if o.team, err = teamOf(tx, a); err != nil {
 		return o, false, err
 	}
 	if passing && h.lasting(v.Worker, o.team, "") == nil {
@@ -165,13 +173,7 @@ const (
 // needed tells whether steps that have not ended need an artifact, and what the first of them asks of its worker.
 func (h *Host) needed(o onlyThere) (pool.Spec, need) {
 	spec := pool.Spec{Team: o.team, Kind: pool.NoInput}
-	h.mu.Lock()
-	runs := make([]*run, 0, len(h.going))
-	for _, r := range h.going {
-		runs = append(runs, r)
-	}
-	h.mu.Unlock()
-	for _, r := range runs {
+	for _, r := range h.goingRuns() {
 		if s, wants := r.wants(o.artifact); wants {
 			if s != nil {
 				spec = pool.Spec{Team: s.Team, Runtime: s.Runtime, Platform: s.Platform, Tags: s.Tags}
@@ -187,6 +189,13 @@ func (h *Host) needed(o onlyThere) (pool.Spec, need) {
 		return spec, needLater
 	}
 	return spec, needNot
+}
+
+// goingRuns are the runs that are under way in this host.
+func (h *Host) goingRuns() []*run {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Values(h.going))
 }
 
 // wants tells whether an artifact is needed by a step that has not ended, which is told, or for an output of the job.
