@@ -24,7 +24,13 @@ func (n *node) lookup(ctx context.Context, id sdk.ContainerID) (container, error
 		return container{}, k.fail(ctx, "looking for container "+string(id), err)
 	}
 	c, ours := read(job.Meta, job.Stop != nil && *job.Stop)
-	if !ours || c.spec.ID != id || !n.owns(c) {
+	mine := ours && c.spec.ID == id
+	if mine && !n.owns(c) {
+		if mine, err = n.inherits(ctx, c, make(map[string]bool)); err != nil {
+			return container{}, err
+		}
+	}
+	if !mine {
 		return container{}, &sdk.Error{Class: sdk.AlreadyExists, Kind: sdk.KindContainer, ID: string(id),
 			Message: fmt.Sprintf("container %q: %s has a job %q already that is not this worker's", id, k, jobID(id))}
 	}
@@ -59,9 +65,10 @@ func (n *node) ListContainers(ctx context.Context, filter sdk.Filter, emit func(
 		job *api.JobListStub
 	}
 	var all []found
-	err := n.jobs(ctx, func(c container, job *api.JobListStub) {
+	says := filter.Labels[sdk.LabelInstallation] != "" // who does not say whose he is has no heritage
+	err := n.jobs(ctx, says, func(c container, job *api.JobListStub) {
 		delete(remains, c.spec.ID)
-		if c.block != n.pool.name && filter.Labels[sdk.LabelInstallation] == "" { // inherited: who does not say whose he is has no heritage
+		if c.block != n.pool.name && !says {
 			return
 		}
 		if !isProbe(c.spec.ID) && filter.Match(string(c.spec.ID), c.spec.Labels) {
@@ -94,6 +101,8 @@ func (n *node) ListContainers(ctx context.Context, filter sdk.Filter, emit func(
 		info := sdk.ContainerInfo{ID: c.spec.ID, Token: c.spec.Token, Labels: c.spec.Labels, State: sdk.ContainerReady}
 		key := fmt.Sprint(c.job.ID, "/", c.job.CreateIndex)
 		switch a := of[key]; {
+		case c.node != n.id:
+			info.State, info.Reason = sdk.ContainerGone, "its node "+short(c.node)+" is not in the cluster any more"
 		case again[key] && (a.ClientTerminalStatus() || a.ServerTerminalStatus()):
 			info.State, info.Reason = sdk.ContainerGone, "its allocation "+short(a.ID)+" is gone: "+placedAgain+"; "+ended(a)
 		case again[key], a != nil && a.PreviousAllocation != "":
@@ -223,8 +232,8 @@ func (n *node) ended(ctx context.Context, id sdk.ContainerID) error {
 			switch s.ClientStatus {
 			case api.AllocClientStatusPending, api.AllocClientStatusRunning:
 				running = true
-			case api.AllocClientStatusUnknown: // of a node that is down Nomad never says more
-				running = running || n.condition() != api.NodeStatusDown
+			case api.AllocClientStatusUnknown: // of a node that is down, or not in the cluster any more, Nomad never says more
+				running = running || s.NodeID == n.id && n.condition() != api.NodeStatusDown
 			}
 		}
 		if !running {

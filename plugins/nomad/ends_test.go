@@ -38,6 +38,9 @@ func testEnds(t *testing.T, a *nomadtest.Agent) {
 			return err
 		}, []string{"Kill"}},
 		"killed": {kill, []string{"Terminated", "Signal: 9"}},
+		"restarted": {func(ctx context.Context, alloc *api.Allocation) error { // nomad alloc restart
+			return nomad.Allocations().Restart(alloc, taskName, new(api.QueryOptions).WithContext(ctx))
+		}, []string{"Restart"}},
 		"cleared": {func(ctx context.Context, alloc *api.Allocation) error { // by the node, as soon as it may
 			if err := kill(ctx, alloc); err != nil {
 				return err

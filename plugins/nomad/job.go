@@ -225,16 +225,16 @@ func (n *node) notRoots() []string {
 // mounts tells why nothing can be mounted; nil: it can, as far as is known.
 func (n *node) mounts() error {
 	switch driver := n.pool.c.Driver; {
+	case driver == "exec":
+		return cannot(sdk.ReasonConfig, "worker %q: the driver exec mounts no volumes: steps with inputs or outputs need docker, or raw_exec where nothing must be isolated", n.name)
 	case n.pool.c.Store == nil:
 		return n.volumes.errNoStore()
 	case driver == "raw_exec":
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		return n.look.mounts
-	case driver != "docker":
-		return &sdk.Error{Class: sdk.Unsupported, Message: "worker \"" + n.name + "\": the driver " + driver + " mounts no volumes: steps with inputs or outputs need docker, or raw_exec where nothing must be isolated"}
 	case n.attribute("driver.docker.volumes.enabled") != "true":
-		return sdk.NewInvalid(sdk.ReasonConfig, "worker %q: docker on node %s may not mount directories of the node: add plugin \"docker\" { config { volumes { enabled = true } } } to its agent's configuration",
+		return cannot(sdk.ReasonConfig, "worker %q: docker on node %s may not mount directories of the node: add plugin \"docker\" { config { volumes { enabled = true } } } to its agent's configuration",
 			n.name, short(n.id))
 	}
 	return nil

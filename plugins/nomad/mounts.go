@@ -71,7 +71,7 @@ func (n *node) hold(ctx context.Context, spec sdk.ContainerSpec) (*holding, erro
 // mounting gives the containers of this node that may live and have such a mount.
 func (n *node) mounting(ctx context.Context, wanted func(sdk.Mount) bool) ([]sdk.ContainerID, error) {
 	var found []sdk.ContainerID
-	err := n.jobs(ctx, func(c container, job *api.JobListStub) {
+	err := n.jobs(ctx, false, func(c container, job *api.JobListStub) {
 		if c.stopped || job.Status == "dead" {
 			return
 		}
@@ -85,8 +85,8 @@ func (n *node) mounting(ctx context.Context, wanted func(sdk.Mount) bool) ([]sdk
 	return found, err
 }
 
-// jobs gives all containers of this worker.
-func (n *node) jobs(ctx context.Context, each func(container, *api.JobListStub)) error {
+// jobs gives all containers of this worker; with those that it inherits, too.
+func (n *node) jobs(ctx context.Context, inherited bool, each func(container, *api.JobListStub)) error {
 	k := n.cluster
 	asking, cancel := k.in(ctx)
 	defer cancel()
@@ -96,8 +96,19 @@ func (n *node) jobs(ctx context.Context, each func(container, *api.JobListStub))
 	if err != nil {
 		return k.fail(ctx, "listing containers", err)
 	}
+	known := make(map[string]bool) // nodes that were asked for
 	for _, job := range jobs {
-		if c, ours := read(job.Meta, job.Stop); ours && jobID(c.spec.ID) == job.ID && n.owns(c) {
+		c, ours := read(job.Meta, job.Stop)
+		if !ours || jobID(c.spec.ID) != job.ID {
+			continue
+		}
+		mine := n.owns(c)
+		if !mine && inherited {
+			if mine, err = n.inherits(ctx, c, known); err != nil {
+				return err
+			}
+		}
+		if mine {
 			each(c, job)
 		}
 	}

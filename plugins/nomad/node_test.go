@@ -112,6 +112,8 @@ func testLife(t *testing.T, a *nomadtest.Agent) {
 	t.Run("a plugin killed while it looks", func(t *testing.T) { testKilledProbe(t, a) })
 	t.Run("a program that is not served", func(t *testing.T) { testNotServed(t, a) })
 	t.Run("a node without room", func(t *testing.T) { testFull(t, a) })
+	t.Run("a namespace that forbids the driver", func(t *testing.T) { testForbidden(t, a) })
+	t.Run("a node that is gone", func(t *testing.T) { testInherited(t, a) })
 	t.Run("a node that drains", func(t *testing.T) {
 		nodes := a.Client().Nodes()
 		if _, err := nodes.ToggleEligibility(a.NodeID(), false, nil); err != nil {
@@ -147,8 +149,8 @@ func testNoPlace(t *testing.T, n *node) {
 	ctx := testkit.Context(t)
 	// A limit of memory raw_exec cannot hold, but Nomad reserves it.
 	err := n.create(ctx, sdk.ContainerSpec{ID: "huge", Token: "t", Limits: sdk.Resources{MemoryBytes: 1 << 50}}, func(sdk.Progress) {})
-	if !errors.Is(err, sdk.Invalid) || !errors.Is(err, sdk.ReasonTooLarge) || !strings.Contains(err.Error(), "memory") {
-		t.Errorf("%v, want it to be Invalid (too-large) and to name memory", err)
+	if !errors.Is(err, sdk.Unsupported) || !errors.Is(err, sdk.ReasonTooLarge) || !strings.Contains(err.Error(), "memory") { // a larger node may have room
+		t.Errorf("%v, want it to be Unsupported (too-large) and to name memory", err)
 	}
 	if _, err := n.lookup(ctx, "huge"); !sdk.IsNotFound(err, sdk.KindContainer) {
 		t.Errorf("its job is left: %v", err)
@@ -171,6 +173,14 @@ func testFull(t *testing.T, a *nomadtest.Agent) {
 	}
 	if err := first.StartProcess(ctx, "all", sdk.ProcessSpec{ID: "p", Token: "t", Path: "/bin/sh", Args: []string{"-c", "echo here; exit 3"}}); err != nil {
 		t.Fatal(err)
+	}
+	more := sdk.ContainerSpec{ID: "more", Token: "t", Limits: sdk.Resources{MemoryBytes: left << 20}}
+	err = first.create(ctx, more, func(sdk.Progress) {})
+	if !errors.Is(err, sdk.Exhausted) || !errors.Is(err, sdk.ReasonMemory) || !strings.Contains(err.Error(), "memory") || !strings.Contains(err.Error(), short(a.NodeID())) {
+		t.Errorf("a container for which there is no room now: %v, want it to be Exhausted (memory) and to name the node", err)
+	}
+	if _, err := first.lookup(ctx, "more"); !sdk.IsNotFound(err, sdk.KindContainer) { // or it would start later
+		t.Errorf("its job is left: %v", err)
 	}
 	_, n := open(t, a, c, nil)
 	s, err := n.Status(ctx)

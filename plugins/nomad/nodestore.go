@@ -50,9 +50,9 @@ func (v *nodeStore) close() error {
 	return client.Close()
 }
 
-// errNoStore says what a step with volumes lacks here.
+// errNoStore says what a step with volumes lacks here. It is Unsupported, so that hosts look for a worker that has it.
 func (v *nodeStore) errNoStore() error {
-	return sdk.NewInvalid(sdk.ReasonConfig, "worker %q has no store of volumes: add a block store to its configuration", v.n.name)
+	return cannot(sdk.ReasonConfig, "worker %q has no store of volumes, which steps with inputs or outputs need: add a block store to its configuration", v.n.name)
 }
 
 // open gives the store, and where its files are on the node. It waits no longer than ctx.

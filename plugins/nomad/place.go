@@ -65,15 +65,20 @@ func (n *node) await(ctx context.Context, id sdk.ContainerID, asked *api.Resourc
 	}
 }
 
-// noPlace says why Nomad has no place: Invalid where it can have none on this node, Exhausted where there is no room now.
+// cannot is the error of what this worker never can, and another one may: hosts look for that.
+func cannot(reason sdk.Reason, format string, args ...any) error {
+	return &sdk.Error{Class: sdk.Unsupported, Reason: reason, Message: fmt.Sprintf(format, args...)}
+}
+
+// noPlace says why Nomad has no place: Unsupported where it can have none on this node, Exhausted where there is no room now.
 func (n *node) noPlace(id sdk.ContainerID, asked *api.Resources, m *api.AllocationMetric) error {
 	if len(m.DimensionExhausted) > 0 || len(m.QuotaExhausted) > 0 || m.NodesExhausted > 0 {
 		what := slices.Sorted(maps.Keys(m.DimensionExhausted))
-		for _, q := range m.QuotaExhausted {
-			what = append(what, "quota "+q)
-		}
 		if n.neverFits(asked) {
-			return sdk.NewInvalid(sdk.ReasonTooLarge, "container %q: node %s is too small for it even when empty: %s", id, short(n.id), strings.Join(what, ", "))
+			return cannot(sdk.ReasonTooLarge, "container %q: node %s is too small for it even when empty: %s", id, short(n.id), strings.Join(append(what, m.QuotaExhausted...), ", "))
+		}
+		if len(m.QuotaExhausted) > 0 { // of Nomad Enterprise; more than its quota a namespace never has, but how much that is Nomad does not tell
+			return sdk.NewExhausted("", "container %q: the quota of namespace %q has no room for it: %s", id, n.pool.c.Namespace, strings.Join(m.QuotaExhausted, ", "))
 		}
 		reason := sdk.Reason("")
 		if m.DimensionExhausted["memory"] > 0 {
@@ -92,7 +97,7 @@ func (n *node) noPlace(id sdk.ContainerID, asked *api.Resources, m *api.Allocati
 		// The node itself was not among those that were looked at: draining, ineligible or down.
 		return sdk.NewExhausted("", "container %q: node %s takes no work: it is %s", id, short(n.id), n.condition())
 	}
-	return sdk.NewInvalid(sdk.ReasonSpec, "container %q: node %s does not meet: %s", id, short(n.id), strings.Join(filtered, "; "))
+	return cannot(sdk.ReasonSpec, "container %q: node %s does not meet: %s", id, short(n.id), strings.Join(filtered, "; "))
 }
 
 // neverFits tells whether what is asked is more than the node has for tasks in all.

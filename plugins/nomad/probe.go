@@ -56,12 +56,12 @@ func (n *node) dropProbes(ctx context.Context, own sdk.ContainerID) {
 	}
 	var others []probe
 	var now int64
-	err := n.jobs(ctx, func(c container, job *api.JobListStub) {
+	err := n.jobs(ctx, true, func(c container, job *api.JobListStub) {
 		switch {
 		case c.spec.ID == own:
 			now = job.SubmitTime
 		case isProbe(c.spec.ID):
-			others = append(others, probe{c.spec.ID, job.SubmitTime, hasEnded(c.maker)})
+			others = append(others, probe{c.spec.ID, job.SubmitTime, c.node != n.id || hasEnded(c.maker)})
 		}
 	})
 	if err != nil && ctx.Err() == nil {

@@ -61,7 +61,10 @@ func testNoMounts(t *testing.T, a *nomadtest.Agent, c Config) {
 		c, s := c, *c.Store
 		c.Driver, c.Store, s.Driver = "exec", &s, "raw_exec"
 		_, n := open(t, a, c, nil)
-		refused(ctx, t, n, "docker")
+		refused(ctx, t, n, "driver exec", "docker")
+		c.Store = nil
+		_, n = open(t, a, c, nil)
+		refused(ctx, t, n, "driver exec", "docker")
 	})
 }
 
@@ -75,13 +78,20 @@ func refused(ctx context.Context, t *testing.T, n *node, words ...string) {
 	if !errors.Is(err, sdk.Unsupported) {
 		t.Errorf("an image: %v, want unsupported", err)
 	}
-	err = n.CreateContainer(ctx, sdk.ContainerSpec{ID: "c", Token: "t", Mounts: []sdk.Mount{{Volume: "v", Path: "/v"}}}, nil)
-	if !errors.Is(err, sdk.Unsupported) {
-		t.Errorf("a mount: %v, want unsupported", err)
+	mount := n.CreateContainer(ctx, sdk.ContainerSpec{ID: "c", Token: "t", Mounts: []sdk.Mount{{Volume: "v", Path: "/v"}}}, nil)
+	errs := map[string]error{"a mount": mount}
+	if n.pool.c.Driver == "exec" || n.pool.c.Store == nil { // before anything is streamed there
+		errs["a volume"] = n.CreateVolume(ctx, sdk.VolumeSpec{ID: "w", Token: "t"})
 	}
-	for _, w := range words {
-		if err == nil || !strings.Contains(err.Error(), w) {
-			t.Errorf("%v, want it to say %q", err, w)
+	for what, err := range errs {
+		if !errors.Is(err, sdk.Unsupported) {
+			t.Errorf("%s: %v, want unsupported", what, err)
+			continue
+		}
+		for _, w := range words {
+			if !strings.Contains(err.Error(), w) {
+				t.Errorf("%s: %v, want it to say %q", what, err, w)
+			}
 		}
 	}
 }

@@ -91,6 +91,9 @@ func (r *Runtime) open(name string, c Config) (*pool, error) {
 	if c.Driver == "raw_exec" {
 		p.log.Warn("the driver raw_exec isolates nothing: every container is a process of its node's own root; use it for development only")
 	}
+	if c.Driver == "exec" && c.Store != nil {
+		p.log.Warn("the driver exec mounts no volumes: steps with inputs or outputs go to other workers, and this one's store is of no use")
+	}
 	if c.ShimPath == "" {
 		if p.shimSum, err = sum(shimProgram, c.Shim); err != nil {
 			return nil, sdk.NewInvalid(sdk.ReasonConfig, "worker %q: shim %s: %v", name, c.Shim, err)

@@ -150,9 +150,7 @@ func testStore(t *testing.T, a *nomadtest.Agent) {
 	})
 	t.Run("without a store", func(t *testing.T) {
 		n := with(func(c *Config) { c.Store = nil })
-		if err := n.CreateVolume(ctx, sdk.VolumeSpec{ID: "w", Token: "t"}); !errors.Is(err, sdk.Invalid) || !strings.Contains(err.Error(), "block store") {
-			t.Errorf("%v", err)
-		}
+		refused(ctx, t, n, "block store")
 		if err := n.ListVolumes(ctx, sdk.Filter{}, nil); err != nil {
 			t.Error(err)
 		}

@@ -13,6 +13,9 @@ func (n *node) CreateVolume(ctx context.Context, spec sdk.VolumeSpec) error {
 	if spec.Privileged && !n.privileged() {
 		return sdk.NewUnsupported(sdk.FeaturePrivileged)
 	}
+	if n.pool.c.Driver == "exec" { // before anything is streamed here that no container can have
+		return n.mounts()
+	}
 	s, _, err := n.volumes.open(ctx)
 	if err != nil {
 		return err

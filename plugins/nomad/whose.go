@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/nomad/api"
+
 	"github.com/slipway-run/slipway/plugins/nomad/internal/storenet"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -38,6 +40,39 @@ func (n *node) claims(plugin, block string, heir func(*pool) bool) bool {
 // owns tells whether a container is this worker's.
 func (n *node) owns(c container) bool {
 	return c.node == n.id && n.claims(c.plugin, c.block, func(other *pool) bool { return other.c.Namespace == n.pool.c.Namespace })
+}
+
+// inherits tells whether this worker answers for a container because its node is in the cluster no more, as one that was rented for a while: hosts ask no worker of
+// that node again, and its job would wait for it for ever. Of the block's nodes that are there the first does. Known are the nodes that were asked for.
+func (n *node) inherits(ctx context.Context, c container, known map[string]bool) (bool, error) {
+	if c.node == n.id || n.pool.firstReady() != n.name || !n.claims(c.plugin, c.block, func(other *pool) bool { return other.c.Namespace == n.pool.c.Namespace }) {
+		return false, nil
+	}
+	there, asked := known[c.node]
+	if asked {
+		return !there, nil
+	}
+	k := n.cluster
+	asking, cancel := k.in(ctx)
+	defer cancel()
+	_, _, err := k.client.Nodes().Info(c.node, k.query(asking))
+	if err != nil && !missing(err) {
+		return false, k.fail(ctx, "looking for node "+short(c.node), err)
+	}
+	known[c.node] = err == nil
+	return err != nil, nil
+}
+
+// firstReady names the first worker of the block whose node is up; empty: none is.
+func (p *pool) firstReady() (first string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name, stub := range p.seen {
+		if stub.Status == api.NodeStatusReady && (first == "" || name < first) {
+			first = name
+		}
+	}
+	return first
 }
 
 // keeps tells whether a volume in the node's store is one that this worker lists for such a filter. Who does not say whose he is has no heritage.

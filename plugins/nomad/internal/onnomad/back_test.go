@@ -108,6 +108,25 @@ func (s *two) lost(t *testing.T) {
 	}
 }
 
+// goneForGood takes a node away that does not come back, as one that was rented does. Nobody asks its worker any more: the other tells of what it left.
+func (s *two) goneForGood(t *testing.T) {
+	unchanged(t, s.server)
+	ctx := testkit.Context(t)
+	id := s.made(t, s.w[1], "left")
+	s.nodes[1].Kill()
+	if _, _, err := s.server.Client().Nodes().Purge(s.nodes[1].NodeID(), new(api.QueryOptions).WithContext(ctx)); err != nil { // as Nomad does a day later
+		t.Fatal(err)
+	}
+	var all []sdk.ContainerInfo
+	err := s.w[0].ListContainers(ctx, sdk.Filter{Labels: spec("").Labels}, func(c sdk.ContainerInfo) error { all = append(all, c); return nil })
+	if err != nil || len(all) != 1 || all[0].ID != id || all[0].State != sdk.ContainerGone || all[0].Reason == "" {
+		t.Errorf("listed: %+v, error %v", all, err)
+	}
+	if err := s.w[0].DestroyContainer(ctx, id); err != nil {
+		t.Error(err)
+	}
+}
+
 // freeze stops an agent as SIGSTOP does, and waits until all its threads have; they go on with the func that it gives, and at the test's end.
 func freeze(t *testing.T, a *nomadtest.Agent) (thaw func()) {
 	t.Helper()

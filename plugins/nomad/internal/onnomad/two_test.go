@@ -44,7 +44,8 @@ func TestTwoNodes(t *testing.T) {
 	t.Run("others", s.others)
 	t.Run("no leader", s.noLeader)
 	t.Run("lost", s.lost)
-	t.Run("out of sight", s.outOfSight) // the last: its server loses sight of nodes
+	t.Run("out of sight", s.outOfSight) // late, for its server loses sight of nodes
+	t.Run("gone for good", s.goneForGood)
 }
 
 // heartbeats has nodes report each second or two. A silent one counts as down after an hour, for on a slow machine any may be silent for a while; or, where
