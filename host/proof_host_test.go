@@ -14,16 +14,20 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/hashicorp/hcl/v2"
+
+	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/job"
 	"github.com/slipway-run/slipway/internal/testkit"
 )
 
-// childEnv makes this test binary a host: it holds a childSpec.
+// childEnv makes this test binary a host: it holds a childSpec. The tests of plugins/garden/internal/ongarden start it so, too.
 const childEnv = "SLIPWAY_TEST_HOST"
 
 // childSpec is what a host in a process of its own shall do: run a job, and die by SIGKILL at a point.
 type childSpec struct {
 	Plugin, Socket, State, Run, Input, Output string
+	Config                                    string // the file of one; empty: worker "m" is in the memory of the world at Socket
 	Job                                       string // empty: proofJob
 	Point                                     string // empty: none
 	Nth                                       int
@@ -111,7 +115,11 @@ func childRun(spec childSpec) (res childResult) {
 			}
 		}
 	}}
-	h, err := Open(ctx, worldConfig(spec.Plugin, spec.Socket, "m"), opts)
+	cfg, diags := spec.config()
+	if diags.HasErrors() {
+		return childResult{Err: diags.Error()}
+	}
+	h, err := Open(ctx, cfg, opts)
 	if err != nil {
 		return childResult{Err: err.Error()}
 	}
@@ -147,6 +155,13 @@ func childRun(spec childSpec) (res childResult) {
 		}
 	}
 	return res
+}
+
+func (s childSpec) config() (*config.Config, hcl.Diagnostics) {
+	if s.Config != "" {
+		return config.Load(s.Config)
+	}
+	return worldConfig(s.Plugin, s.Socket, "m"), nil
 }
 
 // startHost runs a host in a process of its own to its end, and tells whether it was killed.

@@ -132,7 +132,7 @@ func (w *worker) acquirePatiently(ctx context.Context) (sdk.Worker, error) {
 
 func (w *worker) await(ctx context.Context, within time.Duration, patient bool) (sdk.Worker, error) {
 	if w.connection() == nil {
-		defer listen(ctx, w, "it is away").end(true)
+		defer listenFor(ctx, w, w.absence).end(true)
 	}
 	for {
 		w.mu.Lock()
@@ -163,6 +163,16 @@ func (w *worker) await(ctx context.Context, within time.Duration, patient bool) 
 			}
 		}
 	}
+}
+
+// absence says that the worker is away, and why.
+func (w *worker) absence() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.why == nil {
+		return "it is away"
+	}
+	return "it is away: " + w.why.Error()
 }
 
 // lookNow asks the monitor for a status at once.

@@ -125,6 +125,11 @@ type listener struct {
 
 // listen watches a call until the listener is ended.
 func listen(ctx context.Context, w *worker, what string) *listener {
+	return listenFor(ctx, w, func() string { return what })
+}
+
+// listenFor is listen for what is known only when it is told.
+func listenFor(ctx context.Context, w *worker, what func() string) *listener {
 	to, ok := ctx.Value(silenceKey{}).(*silence)
 	if !ok || w.stalled() <= 0 {
 		return nil
@@ -137,7 +142,7 @@ func listen(ctx context.Context, w *worker, what string) *listener {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			if !l.over {
-				to.slow(w.name, what)
+				to.slow(w.name, what())
 			}
 		})
 	}
@@ -146,7 +151,7 @@ func listen(ctx context.Context, w *worker, what string) *listener {
 		defer l.mu.Unlock()
 		if !l.over && !l.silent {
 			l.silent = true
-			to.begin(w.name, fmt.Errorf("worker %s has not answered for %s: %s", w.name, w.stalled(), what))
+			to.begin(w.name, fmt.Errorf("worker %s has not answered for %s: %s", w.name, w.stalled(), what()))
 		}
 	})
 	return l

@@ -4,6 +4,8 @@ package garden
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -73,4 +75,30 @@ func (x *world) onlyVolumes(t *testing.T, before sdk.Status) {
 	} {
 		t.Run(call, func(t *testing.T) { want(t, err, sdk.Unavailable, "", x.Garden) })
 	}
+}
+
+// TestLookGoesOn gives up a call while the plugin looks at what its servers can: a host does so after ten seconds. The look is gone on with, or a server that is
+// slower than that would never be known.
+func TestLookGoesOn(t *testing.T) {
+	servers := gardentest.Start(t, gardentest.Options{})
+	proxy := gardentest.NewProxy(t, servers.Garden)
+	c := config(t, servers)
+	c.Garden = proxy.Address()
+	w := workerOf(t, newRuntime(t, c))
+	proxy.Freeze()
+	ctx, giveUp := context.WithCancel(testkit.Context(t))
+	defer giveUp()
+	done := make(chan error, 1)
+	go func() { _, err := w.able(ctx); done <- err }()
+	testkit.Until(t, "garden is asked", func() bool { return proxy.Connections() > 0 })
+	giveUp()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Fatalf("the call that was given up: %v", err)
+	}
+	proxy.Thaw()
+	testkit.Until(t, "it is known what the servers can", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.abilities != nil
+	})
 }

@@ -63,8 +63,8 @@ func (w *worker) facts(ctx context.Context, id sdk.ContainerID) (facts, error) {
 	f.mounts, _ = strconv.Atoi(p[propMounts])
 	f.writes = strings.Split(p[propWrites], ",")
 	for k := range strings.SplitSeq(p[propLabels], ",") { // servers have properties of their own
-		if v, ok := p[k]; ok {
-			f.labels[k] = v
+		if k != "" {
+			f.labels[k] = p[k] // Concourse's containerd backend loses what is empty
 		}
 	}
 	if f.ready {

@@ -36,34 +36,62 @@ const (
 	probePIDs   = 1000
 )
 
-// able gives what the servers can do, which is found out by making containers, once as long as the server is there.
+// probing is a look at the servers that is under way.
+type probing struct {
+	stop  context.CancelFunc
+	ended chan struct{} // then the others are set
+	found *abilities
+	err   error
+}
+
+// able gives what the servers can do, which is found out by making containers, once as long as the server is there. The look goes on if ctx ends: a host waits
+// ten seconds for a status, and servers that take longer over it would never be known.
 func (w *worker) able(ctx context.Context) (*abilities, error) {
+	w.mu.Lock()
+	if a := w.abilities; a != nil {
+		w.mu.Unlock()
+		return a, nil
+	}
+	p := w.probing
+	if p == nil {
+		ctx, stop := context.WithCancel(w.life)
+		p = &probing{stop: stop, ended: make(chan struct{})}
+		w.probing = p
+		w.looks.Go(func() { w.find(ctx, p) })
+	}
+	w.mu.Unlock()
 	select {
-	case w.probing <- struct{}{}:
-		defer func() { <-w.probing }()
+	case <-p.ended:
+		return p.found, p.err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+}
+
+// find has a look and notes what it found.
+func (w *worker) find(ctx context.Context, p *probing) {
+	defer close(p.ended)
+	defer p.stop()
+	p.found, p.err = w.probe(ctx)
 	w.mu.Lock()
-	a := w.abilities
-	w.mu.Unlock()
-	if a != nil {
-		return a, nil
+	defer w.mu.Unlock()
+	if w.probing != p { // a server was away meanwhile
+		return
 	}
-	a, err := w.probe(ctx)
-	if err != nil {
-		return nil, err
+	w.probing = nil
+	if p.err == nil {
+		w.abilities = p.found
 	}
-	w.mu.Lock()
-	w.abilities = a
-	w.mu.Unlock()
-	return a, nil
 }
 
 // unsure has the next call probe again: a server was away, and may be another one now.
 func (w *worker) unsure() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.probing != nil { // it may be waiting for what will never answer
+		w.probing.stop()
+		w.probing = nil
+	}
 	if w.abilities != nil {
 		w.former, w.abilities = w.abilities, nil
 	}

@@ -70,7 +70,7 @@ func (r *Runtime) Worker(name string) (sdk.Worker, error) {
 func (r *Runtime) Close() error {
 	var errs []error
 	for _, w := range r.workers {
-		errs = append(errs, w.Driver.Close(), w.store.Close())
+		errs = append(errs, w.close())
 	}
 	return errors.Join(errs...)
 }

@@ -4,6 +4,7 @@ package garden
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/slipway-run/slipway/conformance"
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 	"github.com/slipway-run/slipway/sdk"
@@ -85,6 +87,27 @@ func TestPlainServers(t *testing.T) {
 		}
 		x.drop(t, "four")
 	})
+}
+
+// TestLikeConcourse is a server with the manners of Concourse's containerd backend.
+func TestLikeConcourse(t *testing.T) {
+	servers := gardentest.Start(t, gardentest.Options{LikeConcourse: true})
+	x := worldOn(t, servers, nil)
+	t.Run("labels without a value", func(t *testing.T) {
+		labels := map[string]string{"empty": "", "l": "v"}
+		x.container(t, sdk.ContainerSpec{ID: "labelled", Labels: labels, Image: sdk.Image{Volume: "image"}})
+		if info := x.with(t, func(*Config) {}).containers(t)["labelled"]; info.State != sdk.ContainerReady || !maps.Equal(info.Labels, labels) {
+			t.Errorf("listed as %+v", info)
+		}
+		x.drop(t, "labelled")
+	})
+	target := conformance.InProcess(x.runtime, "here")
+	target.Probe = conformance.LinuxProbe(t)
+	options := conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Without: []conformance.Requirement{conformance.EnvCrash, conformance.EnvProgram}}
+	if testing.Short() {
+		options.Only = []string{"E02-unknown-ids", "W10-list-filter", "W27-list-states", "C07-destroy-running", "P02-exec-missing"}
+	}
+	conformance.Run(t, target, options)
 }
 
 // TestStrictMounts is a server that mounts only at what is there, as guardian does. The plugin makes it, in the container's own copy of the image.

@@ -37,9 +37,13 @@ type worker struct {
 	ending map[sdk.ContainerID]bool  // being destroyed by this process
 	known  map[sdk.ContainerID]facts // of containers that are ready: they do not change any more
 
-	probing   chan struct{} // holds a token while somebody probes
-	abilities *abilities    // found by a probe; nil: none has succeeded, or a server was away since
-	former    *abilities    // what the last probe found before a server was away
+	probing   *probing   // nil: nobody looks
+	abilities *abilities // found by a probe; nil: none has succeeded, or a server was away since
+	former    *abilities // what the last probe found before a server was away
+
+	life  context.Context // ends when the runtime is closed
+	stop  context.CancelFunc
+	looks sync.WaitGroup // probes, which outlive the calls that began them
 }
 
 // cleanup bounds what is done after a failure.
@@ -51,7 +55,7 @@ func newWorker(name string, c Config, log *slog.Logger) (*worker, error) {
 		return nil, err
 	}
 	w := &worker{
-		name: name, config: c, log: log, probing: make(chan struct{}, 1),
+		name: name, config: c, log: log,
 		making: make(map[sdk.ContainerID]bool), ending: make(map[sdk.ContainerID]bool), known: make(map[sdk.ContainerID]facts),
 	}
 	if w.digest, err = digest(c.Shim); err != nil {
@@ -72,7 +76,15 @@ func newWorker(name string, c Config, log *slog.Logger) (*worker, error) {
 		Program: shimPath, Scratch: scratchPath, Log: log,
 		HelloTimeout: 30 * time.Second, // a server that makes containers and destroys others may take long over an exec
 	})
+	w.life, w.stop = context.WithCancel(context.Background())
 	return w, nil
+}
+
+// close ends what goes on without a caller, and then the conversations.
+func (w *worker) close() error {
+	w.stop()
+	w.looks.Wait()
+	return errors.Join(w.Driver.Close(), w.store.Close())
 }
 
 // inWorker says of which block an error of its settings is.

@@ -27,6 +27,8 @@ type Proxy struct {
 	listener net.Listener // nil: connections are refused
 	links    map[*link]struct{}
 	thawed   chan struct{} // closed unless frozen
+	left     int64         // bytes to the target until it freezes by itself; with half
+	half     chan struct{} // closed when they have passed; nil: it does not freeze by itself
 	closed   bool
 }
 
@@ -88,6 +90,30 @@ func (p *Proxy) Cut() {
 func (p *Proxy) Freeze() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.freeze()
+}
+
+// FreezeAfter is Freeze as soon as this many bytes more have passed to the target. The channel is closed then.
+func (p *Proxy) FreezeAfter(bytes int64) <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left, p.half = bytes, make(chan struct{})
+	return p.half
+}
+
+// count takes bytes that have passed to the target.
+func (p *Proxy) count(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.left -= int64(n); p.left <= 0 && p.half != nil {
+		p.freeze()
+		close(p.half)
+		p.half = nil
+	}
+}
+
+// freeze is Freeze with the lock held.
+func (p *Proxy) freeze() {
 	select {
 	case <-p.thawed:
 		p.thawed = make(chan struct{})
@@ -221,6 +247,9 @@ func (p *Proxy) pump(l *link, to, from net.Conn) {
 			if _, err := to.Write(buffer[:n]); err != nil {
 				l.reset()
 				return
+			}
+			if to == l.server {
+				p.count(n)
 			}
 		}
 		if errors.Is(err, io.EOF) {

@@ -115,6 +115,9 @@ func (b *backend) BulkMetrics([]string) (map[string]garden.ContainerMetricsEntry
 
 // BulkInfo tells state and properties, and nothing else.
 func (b *backend) BulkInfo(handles []string) (map[string]garden.ContainerInfoEntry, error) {
+	if b.concourse {
+		return nil, errNotImplemented
+	}
 	all := make(map[string]garden.ContainerInfoEntry)
 	for _, h := range handles {
 		c, err := b.lookup(h)
@@ -147,7 +150,15 @@ func (b *backend) lookup(handle string) (*container, error) {
 	if c, ok := b.containers[handle]; ok {
 		return c, nil
 	}
-	return nil, garden.ContainerNotFoundError{Handle: handle}
+	return nil, b.missing(handle)
+}
+
+// missing says that there is no such container: with a type that clients can tell, as guardian does, or without.
+func (b *backend) missing(handle string) error {
+	if b.concourse {
+		return errors.New("get container: not found")
+	}
+	return garden.ContainerNotFoundError{Handle: handle}
 }
 
 // Containers gives those that have all of the properties, by handle. It takes no other names and values than Concourse's containerd backend, which makes a filter of
@@ -186,7 +197,7 @@ func (b *backend) Destroy(handle string) error {
 	c, ok := b.containers[handle]
 	if !ok {
 		b.mu.Unlock()
-		return garden.ContainerNotFoundError{Handle: handle}
+		return b.missing(handle)
 	}
 	if b.busy[handle] {
 		b.mu.Unlock()

@@ -31,7 +31,7 @@ func (c *container) Handle() string { return c.rec.Handle }
 func (c *container) state(ctx context.Context) (engine.Info, error) {
 	info, err := c.backend.engine.State(ctx, c.rec.Handle)
 	if errors.Is(err, engine.ErrNotFound) {
-		return info, garden.ContainerNotFoundError{Handle: c.rec.Handle}
+		return info, c.backend.missing(c.rec.Handle)
 	}
 	return info, err
 }
@@ -74,6 +74,9 @@ func (c *container) Properties() (garden.Properties, error) {
 	if all == nil {
 		all = garden.Properties{}
 	}
+	if c.backend.concourse { // it makes a value of pieces, of which an empty one has none
+		maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
+	}
 	return all, nil
 }
 
@@ -105,7 +108,7 @@ func (c *container) change(how func(garden.Properties)) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.gone {
-		return garden.ContainerNotFoundError{Handle: c.rec.Handle}
+		return c.backend.missing(c.rec.Handle)
 	}
 	rec := c.rec
 	rec.Properties = maps.Clone(c.rec.Properties)

@@ -14,6 +14,9 @@
 // As with every server that is built on garden/server, guardian included, output is thrown away, silently, which a client does not take in time: of each
 // stream 4,000 writes are kept, and no process ever waits for its reader.
 //
+// With -like-concourse it answers as that backend does where guardian is kinder: its errors have no type, BulkInfo is missing, too, and a property whose value is empty
+// is lost. That is from reading the backend's source; nobody has run the two side by side.
+//
 // What is not as guardian has it: a container whose NetOut rules are not empty has the machine's own network, and else none but a loopback; mount
 // points that the root lacks are made, unless -strict-mounts is given, and then /proc, /sys, /dev, /tmp and /etc have to be there, too; there is no seccomp profile; nothing expires, whatever grace time is asked for.
 package main

@@ -38,6 +38,7 @@ func run(args []string) error {
 	flags.StringVar(&o.runc, "runc", "runc", "the `program` that makes containers")
 	flags.BoolVar(&o.noUserNamespaces, "no-userns", false, "give no container a user namespace; root there is root here")
 	flags.BoolVar(&o.strictMounts, "strict-mounts", false, "refuse containers whose root lacks a mount point")
+	flags.BoolVar(&o.concourse, "like-concourse", false, "answer as Concourse's containerd backend does: errors of no type, and no property without a value")
 	flags.BoolVar(&o.noLimits, "no-limits", false, "ignore all limits of containers, silently")
 	flags.IntVar(&o.maxContainers, "max-containers", 0, "refuse to make more than that `many`; 0: no limit")
 	if err := flags.Parse(args); err != nil {
@@ -109,6 +110,7 @@ func serve(listen string, o options, log lager.Logger) error {
 type options struct {
 	state, init, runc                        string
 	noUserNamespaces, strictMounts, noLimits bool
+	concourse                                bool
 	maxContainers                            int
 }
 

@@ -86,6 +86,9 @@ func (c *container) command(spec garden.ProcessSpec) (engine.Command, error) {
 	}
 	env := environment(who, c.rec.Env, spec.Env)
 	if !r.program(spec.Path, cmp.Or(spec.Dir, "/"), env) {
+		if c.backend.concourse {
+			return engine.Command{}, fmt.Errorf("proc start: OCI runtime exec failed: %q is not there", spec.Path)
+		}
 		return engine.Command{}, garden.ExecutableNotFoundError{Message: fmt.Sprintf("container %q: no executable %q", c.rec.Handle, spec.Path)}
 	}
 	return engine.Command{Args: append([]string{spec.Path}, spec.Args...), Env: env, Dir: spec.Dir, User: who.numbers}, nil

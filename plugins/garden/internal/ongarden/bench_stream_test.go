@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +57,9 @@ const gibibyte = 1 << 30
 //
 //   - relay: beside one server's stream piped into the other's, in the same encoding
 //   - peers: beside the first server being told to send to the other
+//
+// "ratio-cpu" is the same of the time on a processor that this process, the plugin and all servers took together: where these share two cores it is what the
+// other comes from, and other work on the machine leaves it as it is.
 func BenchmarkVolume(b *testing.B) {
 	b.Run("relay", func(b *testing.B) {
 		benchVolume(b, "", func(ctx context.Context, from, to *direct, src, dst string) error {
@@ -87,25 +92,47 @@ func benchVolume(b *testing.B, zone string, move func(ctx context.Context, from,
 	check(b, step(ctx, h, "first", inputOn("a", source, nil), host.ProcessRequest{Path: "true"})) // brings it to a
 	src := from.withFile(b, servers["a"], "", "random")
 
+	pids := []int{os.Getpid(), h.Plugins()[0].PID}
+	for _, s := range servers {
+		pids = append(pids, s.BaggageclaimPID(), s.GardenPID())
+	}
 	var ours, theirs []time.Duration
+	var oursCPU, theirsCPU float64
 	for i := 0; b.Loop(); i++ {
-		took, via := moveByHost(b, h, source, i)
+		took, cpu, via := moveByHost(b, h, source, i, pids)
 		if via != viaOf(zone) {
 			b.Fatalf("it went by way of %q", via)
 		}
 		ours = append(ours, took)
+		oursCPU += cpu
 
 		dst := fmt.Sprintf("direct-%d", i)
 		_, err := to.volume(ctx, dst, "")
 		check(b, err)
-		at := time.Now()
+		at, before := time.Now(), processorTime(b, pids)
 		check(b, move(ctx, from, to, src, dst))
 		theirs = append(theirs, time.Since(at))
+		theirsCPU += processorTime(b, pids) - before
 		check(b, to.destroy(ctx, dst))
 	}
 	b.ReportMetric(median(ours), "s")
 	b.ReportMetric(median(theirs), "s-direct")
 	b.ReportMetric(median(ours)/median(theirs), "ratio")
+	b.ReportMetric(oursCPU/theirsCPU, "ratio-cpu")
+}
+
+// processorTime is what processes, and those of their children that have ended, have had of processors, in ticks.
+func processorTime(b *testing.B, pids []int) (ticks float64) {
+	b.Helper()
+	for _, pid := range pids {
+		_, fields, _ := strings.Cut(readFile(b, fmt.Sprintf("/proc/%d/stat", pid)), ") ")
+		for _, field := range strings.Fields(fields)[11:15] { // utime, stime, cutime, cstime
+			n, err := strconv.ParseFloat(field, 64)
+			check(b, err)
+			ticks += n
+		}
+	}
+	return ticks
 }
 
 // viaOf is the way that volumes take between workers of that zone.
@@ -121,8 +148,9 @@ func inputOn(worker string, a *host.Artifact, observe func(host.Event)) host.Con
 	return host.ContainerRequest{Tags: []string{worker}, Inputs: []host.Input{{Artifact: a, Path: "in"}}, Observe: observe}
 }
 
-// moveByHost has the host bring a new artifact with the content of source, which is on worker a, to worker b, and gives the time and the way that it took.
-func moveByHost(b *testing.B, h *host.Host, source *host.Artifact, i int) (took time.Duration, via string) {
+// moveByHost has the host bring a new artifact with the content of source, which is on worker a, to worker b, and gives the time, the processors' time and the way
+// that it took.
+func moveByHost(b *testing.B, h *host.Host, source *host.Artifact, i int, pids []int) (took time.Duration, cpu float64, via string) {
 	b.Helper()
 	ctx := b.Context()
 	req := inputOn("a", source, nil)
@@ -136,15 +164,18 @@ func moveByHost(b *testing.B, h *host.Host, source *host.Artifact, i int) (took 
 	outputs, err := c.Seal(ctx)
 	check(b, err)
 	produced := outputs["copy"]
-	owner := fmt.Sprintf("consume/%d", i)
+	owner, began := fmt.Sprintf("consume/%d", i), 0.0
 	check(b, step(ctx, h, owner, inputOn("b", produced, func(e host.Event) {
-		if e.Stream != nil && e.Stream.Done {
-			took, via = e.Stream.Took, e.Stream.Via
+		switch {
+		case e.Kind == host.EventPlaced:
+			began = processorTime(b, pids)
+		case e.Stream != nil && e.Stream.Done:
+			took, cpu, via = e.Stream.Took, processorTime(b, pids)-began, e.Stream.Via
 		}
 	}), host.ProcessRequest{Path: "test", Args: []string{"-s", "in/random"}}))
 	check(b, c.Destroy(ctx))
 	check(b, h.RemoveArtifact(ctx, produced))
-	return took, via
+	return took, cpu, via
 }
 
 func median(times []time.Duration) float64 {
