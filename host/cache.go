@@ -22,6 +22,8 @@ import (
 type Cache struct {
 	Key  string // as TaskCacheKey gives it
 	Path string // relative: below the container's Dir
+	// TTL is how long what the container leaves there is kept after its last use. Zero: Options.CacheTTL, or the configuration's.
+	TTL time.Duration
 }
 
 // TaskCacheKey is the key of what a step keeps at a path from run to run. Scope is what the runs have in common, such as the job's name.
@@ -199,7 +201,7 @@ func (c *Container) saveCache(ctx context.Context, key, id string) error {
 	}
 	h.fault("cache-sealed")
 	now := h.clock.wall()
-	ttl := h.cacheTTL()
+	ttl := cmp.Or(c.record.CacheTTLs[key], h.cacheTTL())
 	a := store.Artifact{ID: newID("a"), Team: c.record.Team, Key: key, Source: c.owner, TTL: ttl, CreatedAt: now, UsedAt: now, ExpiresAt: now.Add(ttl)}
 	a.Name = cachePrefix + a.ID
 	bytes := h.sizeOf(ctx, row)

@@ -58,6 +58,39 @@ func (h *Host) Cached(ctx context.Context, req CacheRequest) (_ *Artifact, made 
 	return a, called.Load(), nil
 }
 
+// FindCache gives the content under a key that can be had and was valid at a time, as [Host.Cached] does, and makes nothing. Zero is now. One that is not there is
+// sdk.NotFound of KindArtifact.
+func (h *Host) FindCache(ctx context.Context, team, key string, validAt time.Time) (*Artifact, error) {
+	if key == "" {
+		return nil, sdk.NewInvalid(sdk.ReasonSpec, "a cache's key is missing")
+	}
+	a, err := h.useCache(ctx, resourceCacheKey(team, key), validAt, nil)
+	if err == nil && a == nil {
+		err = &sdk.Error{Class: sdk.NotFound, Kind: KindArtifact, ID: key, Message: fmt.Sprintf("there is no cache under %s: make its content, and keep that", key)}
+	}
+	return a, err
+}
+
+// KeepCache puts an artifact under a key, in place of what is there, as [Host.Cached] does with what Make has made. It is nobody's from then on, and goes when
+// nobody has used it for its TTL. Idempotent. An artifact of a run is refused: that goes with its run.
+func (h *Host) KeepCache(ctx context.Context, a *Artifact, req CacheRequest) error {
+	if req.Key == "" || req.TTL < 0 {
+		return sdk.NewInvalid(sdk.ReasonSpec, "a cache needs a key, and no negative time to live")
+	}
+	var row store.Artifact
+	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
+		row, err = tx.Artifact(a.ID)
+		return err
+	})
+	if err != nil {
+		return noArtifact(a.Name, err)
+	}
+	if run := RunOf(row.Owner); run != "" {
+		return sdk.NewInvalid(sdk.ReasonSpec, "artifact %s belongs to run %s, and goes with it: bring one of its own", a.Name, run)
+	}
+	return h.register(ctx, a, resourceCacheKey(req.Team, req.Key), req)
+}
+
 // InvalidateCache says that what is under a key is not what the key stands for any more. Requests of an earlier time still get it.
 func (h *Host) InvalidateCache(ctx context.Context, team, key string) error {
 	return h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {

@@ -87,15 +87,16 @@ type Container struct {
 
 // containerRecord is what the store keeps of a container besides its states. It holds no environment.
 type containerRecord struct {
-	Spec    sdk.ContainerSpec
-	Team    string
-	Kind    pool.Kind
-	Outputs map[string]string // volume by name
-	Placed  *placed           `json:",omitempty"` // why its worker was chosen; nil in rows of older hosts
-	Claims  claims            // its lease's
-	Kept    bool              `json:",omitempty"` // its command has failed, and it is kept for people to look at
-	Caches  map[string]string `json:",omitempty"` // volume by key
-	TTL     time.Duration     `json:",omitempty"` // how long it is kept while nobody uses it; zero: until its owner destroys it
+	Spec      sdk.ContainerSpec
+	Team      string
+	Kind      pool.Kind
+	Outputs   map[string]string        // volume by name
+	Placed    *placed                  `json:",omitempty"` // why its worker was chosen; nil in rows of older hosts
+	Claims    claims                   // its lease's
+	Kept      bool                     `json:",omitempty"` // its command has failed, and it is kept for people to look at
+	Caches    map[string]string        `json:",omitempty"` // volume by key
+	CacheTTLs map[string]time.Duration `json:",omitempty"` // by key, of those that have one of their own
+	TTL       time.Duration            `json:",omitempty"` // how long it is kept while nobody uses it; zero: until its owner destroys it
 }
 
 // Container finds the owner's container or makes it, however often and from however many callers it is asked for, and

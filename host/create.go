@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,6 +25,14 @@ func (h *Host) create(ctx context.Context, owner string, where *placed, req Cont
 	c := &Container{h: h, id: sdk.ContainerID(newID("c")), owner: owner, worker: w}
 	c.record = containerRecord{Team: req.Team, Kind: req.Kind, Outputs: make(map[string]string), Caches: make(map[string]string),
 		Placed: where, Claims: claims{req.Resources}, TTL: req.TTL}
+	for _, cache := range req.Caches {
+		if cache.TTL > 0 {
+			if c.record.CacheTTLs == nil {
+				c.record.CacheTTLs = make(map[string]time.Duration)
+			}
+			c.record.CacheTTLs[cache.Key] = cache.TTL
+		}
+	}
 	c.record.Spec = sdk.ContainerSpec{ID: c.id, Token: sdk.NewToken(), Labels: h.labels(owner), Dir: p.dir, Limits: req.Limits,
 		Privileged: req.Privileged, Hermetic: req.Hermetic, Image: sdk.Image{Ref: req.ImageRef}}
 	h.busy.add(string(c.id))

@@ -55,11 +55,8 @@ func (h *Host) ExplainJob(ctx context.Context, j *job.Job, inputs map[string]*Ar
 
 // needed lists the steps that have to be explained before one.
 func needed(s *job.Step) (out []string) {
-	for _, ref := range s.Inputs {
+	for _, ref := range s.Takes() {
 		out = append(out, ref.Step)
-	}
-	if s.Image != nil {
-		out = append(out, s.Image.Step)
 	}
 	return slices.DeleteFunc(append(out, s.With), func(n string) bool { return n == "" })
 }
@@ -82,6 +79,9 @@ func (h *Host) explainStep(ctx context.Context, j *job.Job, s *job.Step, inputs 
 	req := stepRequest(s)
 	for _, path := range slices.Sorted(maps.Keys(s.Inputs)) {
 		req.Inputs = append(req.Inputs, Input{Artifact: artifact(s.Inputs[path]), Path: path})
+	}
+	for _, path := range slices.Sorted(maps.Keys(s.Shared)) {
+		req.Shared = append(req.Shared, Input{Artifact: artifact(s.Shared[path]), Path: path})
 	}
 	for _, name := range s.Outputs {
 		req.Outputs = append(req.Outputs, Output{Name: name, Path: name})

@@ -28,7 +28,7 @@ func TestLocalityWeighsEverything(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := TaskCacheKey("", "s", "s", "x")
-	c, err := h.Container(t.Context(), "maker", ContainerRequest{Caches: []Cache{{key, "x"}}, Exclude: map[string]string{"a": "not there"}})
+	c, err := h.Container(t.Context(), "maker", ContainerRequest{Caches: []Cache{{Key: key, Path: "x"}}, Exclude: map[string]string{"a": "not there"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestLocalityWeighsEverything(t *testing.T) {
 		"image":  {ContainerRequest{Image: a}, r.bytes},
 		"input":  {ContainerRequest{Inputs: []Input{{a, "x"}}}, r.bytes},
 		"shared": {ContainerRequest{Shared: []Input{{a, "x"}}}, r.bytes},
-		"cache":  {ContainerRequest{Caches: []Cache{{key, "x"}}}, 0},
+		"cache":  {ContainerRequest{Caches: []Cache{{Key: key, Path: "x"}}}, 0},
 	} {
 		e, err := h.ExplainRequest(t.Context(), c.req)
 		if err != nil {

@@ -94,6 +94,9 @@ func (r ContainerRequest) plan() (plan, error) {
 		if err != nil {
 			return p, fmt.Errorf("cache %s: %w", c.Key, err)
 		}
+		if c.TTL < 0 {
+			return p, sdk.NewInvalid(sdk.ReasonSpec, "the cache at %s has a TTL of %s: want a positive time, or none", at, c.TTL)
+		}
 		if c.Key == "" {
 			return p, sdk.NewInvalid(sdk.ReasonSpec, "the cache at %s has no key", at)
 		}

@@ -219,12 +219,19 @@ func (r *run) request(ctx context.Context, s *job.Step, observe func(Event)) (Co
 		}
 		req.Inputs = append(req.Inputs, Input{Artifact: a, Path: path})
 	}
+	for _, path := range slices.Sorted(maps.Keys(s.Shared)) {
+		a, err := r.artifact(ctx, s.Shared[path])
+		if err != nil {
+			return req, err
+		}
+		req.Shared = append(req.Shared, Input{Artifact: a, Path: path})
+	}
 	for _, name := range s.Outputs {
 		req.Outputs = append(req.Outputs, Output{Name: name, Path: name})
 	}
 	for _, path := range s.Caches {
 		key := TaskCacheKey(s.Team, cmp.Or(r.req.CacheScope, r.req.Job.Name), s.Name, path)
-		req.Caches = append(req.Caches, Cache{Key: key, Path: path})
+		req.Caches = append(req.Caches, Cache{Key: key, Path: path, TTL: s.CacheTTL})
 	}
 	if s.With != "" {
 		r.mu.Lock()

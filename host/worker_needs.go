@@ -214,10 +214,7 @@ func (r *run) wants(a store.Artifact) (*job.Step, bool) {
 		if strings.HasPrefix(a.Owner+"/", r.owner(s.Name)+"/") { // it is just being made
 			return nil, true
 		}
-		if s.Image != nil && is(*s.Image) {
-			return s, true
-		}
-		for _, ref := range s.Inputs {
+		for _, ref := range s.Takes() {
 			if is(ref) {
 				return s, true
 			}

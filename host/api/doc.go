@@ -38,6 +38,13 @@
 //	  -d '{"owner": "shop/build", "name": "first", "path": "echo", "args": ["hello"]}'
 //	curl --unix-socket S -N 'http://slipway/v1alpha1/output/shop/build?process=first'
 //
+// What is made once and used often, such as a version of a repository, is kept under a key. Whoever finds nothing there makes it, as an artifact of its own, and keeps that:
+//
+//	curl --unix-socket S -H 'Content-Type: application/json' http://slipway/slipway.host.v1alpha1.ArtifactService/FindCache \
+//	  -d '{"team": "shop", "key": "repo@1"}'
+//	curl --unix-socket S -H 'Content-Type: application/json' http://slipway/slipway.host.v1alpha1.ArtifactService/KeepCache \
+//	  -d '{"team": "shop", "key": "repo@1", "artifact": "repo-1", "ttl": "86400s"}'
+//
 // # Who owns what
 //
 // Runs, containers and processes are the host's: a client that goes away ends none of them. What a container has is destroyed by

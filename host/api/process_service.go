@@ -91,7 +91,7 @@ func (s *Server) ensure(ctx context.Context, msg *pb.EnsureContainerRequest) (*h
 		if c.GetScope() == "" {
 			return nil, invalid("the cache at %q has no scope: say what the containers that share it have in common", c.GetPath())
 		}
-		req.Caches = append(req.Caches, host.Cache{Key: host.TaskCacheKey(msg.GetTeam(), c.GetScope(), ofNoStep, c.GetPath()), Path: c.GetPath()})
+		req.Caches = append(req.Caches, host.Cache{Key: host.TaskCacheKey(msg.GetTeam(), c.GetScope(), ofNoStep, c.GetPath()), Path: c.GetPath(), TTL: c.GetTtl().AsDuration()})
 	}
 	return s.h.Container(ctx, msg.GetOwner(), req)
 }

@@ -20,6 +20,11 @@ func (r *reader) caches(s *Step, c *hcl.BodyContent) {
 			mounted[full], inputs[full] = "the input path "+quoted(key), true
 		}
 	}
+	for key := range s.Shared {
+		if full, why := resolve(dir, key); why == "" {
+			mounted[full], inputs[full] = "the shared path "+quoted(key), false
+		}
+	}
 	for _, o := range s.Outputs {
 		mounted[path.Join(dir, o)], inputs[path.Join(dir, o)] = "the output "+quoted(o), false
 	}
@@ -52,6 +57,10 @@ func (r *reader) caches(s *Step, c *hcl.BodyContent) {
 		}
 		caches[full] = t.text
 		s.Caches = append(s.Caches, t.text)
+	}
+	r.duration(c, "cache_ttl", &s.CacheTTL)
+	if attr, ok := c.Attributes["cache_ttl"]; ok && c.Attributes["caches"] == nil {
+		r.wrong(attr.Range, "Nothing to keep", "\"cache_ttl\" says how long caches are kept, and the step has none: add caches = [\"PATH\"], or leave the line out.")
 	}
 }
 

@@ -65,11 +65,8 @@ func (r *reader) link(j *Job, needs []need) {
 		l.outputs[s.Name] = s.Outputs
 	}
 	for _, s := range j.Steps {
-		for _, ref := range s.Inputs {
+		for _, ref := range s.Takes() {
 			l.check(ref, s.Name)
-		}
-		if s.Image != nil {
-			l.check(*s.Image, s.Name)
 		}
 	}
 	for _, o := range j.Outputs {

@@ -34,11 +34,13 @@ type Input struct {
 
 // Step is one command in one fresh container.
 type Step struct {
-	Name    string
-	Inputs  map[string]Ref // by path: relative ones are below Dir
-	Outputs []string       // names; each is a directory of that name below Dir
-	Caches  []string       // paths that the next run of the step finds as this one left them: relative ones are below Dir
-	After   []string       // steps that must have succeeded first, besides those that Inputs name
+	Name     string
+	Inputs   map[string]Ref // by path: relative ones are below Dir
+	Shared   map[string]Ref `json:",omitempty"` // by path, as Inputs: mounted read-only as they are, in place of copies, such as certificates
+	Outputs  []string       // names; each is a directory of that name below Dir
+	Caches   []string       // paths that the next run of the step finds as this one left them: relative ones are below Dir
+	CacheTTL time.Duration  `json:",omitempty"` // how long each of them is kept after its last use; zero: as the host says
+	After    []string       // steps that must have succeeded first, besides those that Inputs name
 
 	With     string `json:",omitempty"` // the step on whose worker it runs, after it has succeeded; empty: any
 	Runtime  string // a plugin's name; empty: any
@@ -100,14 +102,24 @@ type Output struct {
 	Range hcl.Range
 }
 
+// Takes lists what goes into a step, in no order: its inputs, what it shares, and its image.
+func (s *Step) Takes() (refs []Ref) {
+	for _, all := range []map[string]Ref{s.Inputs, s.Shared} {
+		for _, r := range all {
+			refs = append(refs, r)
+		}
+	}
+	if s.Image != nil {
+		refs = append(refs, *s.Image)
+	}
+	return refs
+}
+
 // Needs lists the steps that must have succeeded before this one, each once, in the order of the job's steps.
 func (j *Job) Needs(s *Step) []string {
 	want := make(map[string]bool)
-	for _, r := range s.Inputs {
+	for _, r := range s.Takes() {
 		want[r.Step] = true
-	}
-	if s.Image != nil {
-		want[s.Image.Step] = true
 	}
 	for _, name := range s.After {
 		want[name] = true

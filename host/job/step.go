@@ -21,7 +21,7 @@ type need struct {
 
 func (r *reader) step(b *hcl.Block) (Step, []need) {
 	s := Step{Name: b.Labels[0], Range: b.DefRange}
-	c := r.content(b.Body, []string{"with", "runtime", "platform", "tags", "team", "image", "inputs", "outputs", "caches", "after", "env", "dir", "user",
+	c := r.content(b.Body, []string{"with", "runtime", "platform", "tags", "team", "image", "inputs", "shared", "outputs", "caches", "cache_ttl", "after", "env", "dir", "user",
 		"privileged", "hermetic", "timeout", "attempts", "priority"}, hcl.BlockHeaderSchema{Type: "limits"},
 		hcl.BlockHeaderSchema{Type: "resources"}, hcl.BlockHeaderSchema{Type: "run"})
 	r.text(c, "runtime", &s.Runtime)
@@ -57,11 +57,8 @@ func (r *reader) step(b *hcl.Block) (Step, []need) {
 			needs = append(needs, need{s.Name, s.With, false, attr.Expr.Range()})
 		}
 	}
-	for _, in := range s.Inputs {
+	for _, in := range s.Takes() {
 		needs = append(needs, need{s.Name, in.Step, true, in.Range})
-	}
-	if s.Image != nil {
-		needs = append(needs, need{s.Name, s.Image.Step, true, s.Image.Range})
 	}
 	slices.SortFunc(needs, func(a, b need) int { return cmp.Compare(a.at.Start.Byte, b.at.Start.Byte) })
 	if limits := r.single("limits", c); limits != nil {
@@ -202,15 +199,19 @@ func (r *reader) after(s *Step, c *hcl.BodyContent) []need {
 	return needs
 }
 
-// inputs takes a map from paths to references. No path may be below another one, since one mount would hide part of the other.
+// inputs takes two maps from paths to references, of what is copied and of what is shared. No path may be below another one, since one mount would hide part of
+// the other.
 func (r *reader) inputs(s *Step, c *hcl.BodyContent) {
 	dir := s.Dir
 	if dir == "" {
 		dir = defaultDir
 	}
 	pairs := r.pairs(c, "inputs", "{ src = input.src }")
+	copied := len(pairs)
+	pairs = append(pairs, r.pairs(c, "shared", "{ \"/etc/ssl/certs\" = input.certs }")...)
 	taken := make(map[string]pair, len(pairs)) // by path in the container
-	for _, p := range pairs {
+	shared := make(map[string]pair)            // those of them that are
+	for i, p := range pairs {
 		ref, ok := r.ref(p.value, "without quotes")
 		full, why := resolve(dir, p.key)
 		if why != "" {
@@ -221,17 +222,28 @@ func (r *reader) inputs(s *Step, c *hcl.BodyContent) {
 			r.wrong(p.at, "Duplicate input", "The input paths %q and %q (at %s) are one and the same.", p.key, other.key, place(other.at))
 		}
 		taken[full] = p
+		into := &s.Inputs
+		if i >= copied {
+			into, shared[full] = &s.Shared, p
+		}
 		if !ok {
 			continue
 		}
-		if s.Inputs == nil {
-			s.Inputs = make(map[string]Ref)
+		if *into == nil {
+			*into = make(map[string]Ref)
 		}
-		s.Inputs[p.key] = ref
+		(*into)[p.key] = ref
 	}
 	outputs := make(map[string]string, len(s.Outputs))
 	for _, o := range s.Outputs {
 		outputs[path.Join(dir, o)] = o
+	}
+	for full, p := range shared {
+		for at, o := range outputs {
+			if at == full || within(at, full) {
+				r.wrong(p.at, "Overlapping output", "The output %q is at or inside the shared path %q, where nothing can be written.", o, p.key)
+			}
+		}
 	}
 	for full, p := range taken {
 		for up := path.Dir(full); ; up = path.Dir(up) {

@@ -50,6 +50,15 @@ const (
 	// ArtifactServiceRemoveArtifactProcedure is the fully-qualified name of the ArtifactService's
 	// RemoveArtifact RPC.
 	ArtifactServiceRemoveArtifactProcedure = "/slipway.host.v1alpha1.ArtifactService/RemoveArtifact"
+	// ArtifactServiceFindCacheProcedure is the fully-qualified name of the ArtifactService's FindCache
+	// RPC.
+	ArtifactServiceFindCacheProcedure = "/slipway.host.v1alpha1.ArtifactService/FindCache"
+	// ArtifactServiceKeepCacheProcedure is the fully-qualified name of the ArtifactService's KeepCache
+	// RPC.
+	ArtifactServiceKeepCacheProcedure = "/slipway.host.v1alpha1.ArtifactService/KeepCache"
+	// ArtifactServiceInvalidateCacheProcedure is the fully-qualified name of the ArtifactService's
+	// InvalidateCache RPC.
+	ArtifactServiceInvalidateCacheProcedure = "/slipway.host.v1alpha1.ArtifactService/InvalidateCache"
 )
 
 // ArtifactServiceClient is a client for the slipway.host.v1alpha1.ArtifactService service.
@@ -66,6 +75,14 @@ type ArtifactServiceClient interface {
 	ListArtifacts(context.Context, *connect.Request[ListArtifactsRequest]) (*connect.Response[ListArtifactsResponse], error)
 	// RemoveArtifact removes an artifact and its content everywhere. What a container still uses is FAILED_PRECONDITION.
 	RemoveArtifact(context.Context, *connect.Request[RemoveArtifactRequest]) (*connect.Response[RemoveArtifactResponse], error)
+	// FindCache gives the artifact under a key, and counts as a use of it. Where there is none, or its content was lost, it is NOT_FOUND: then its content
+	// is to be made, and kept by KeepCache.
+	FindCache(context.Context, *connect.Request[FindCacheRequest]) (*connect.Response[FindCacheResponse], error)
+	// KeepCache puts an artifact under a key, in place of what is there. Its owner then has it no more, and it goes when nobody has used it for its ttl.
+	// Idempotent. One of a run is INVALID_ARGUMENT: it goes with its run.
+	KeepCache(context.Context, *connect.Request[KeepCacheRequest]) (*connect.Response[KeepCacheResponse], error)
+	// InvalidateCache says that what is under a key is not what the key stands for any more. Idempotent.
+	InvalidateCache(context.Context, *connect.Request[InvalidateCacheRequest]) (*connect.Response[InvalidateCacheResponse], error)
 }
 
 // NewArtifactServiceClient constructs a client for the slipway.host.v1alpha1.ArtifactService
@@ -117,6 +134,24 @@ func NewArtifactServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(artifactServiceMethods.ByName("RemoveArtifact")),
 			connect.WithClientOptions(opts...),
 		),
+		findCache: connect.NewClient[FindCacheRequest, FindCacheResponse](
+			httpClient,
+			baseURL+ArtifactServiceFindCacheProcedure,
+			connect.WithSchema(artifactServiceMethods.ByName("FindCache")),
+			connect.WithClientOptions(opts...),
+		),
+		keepCache: connect.NewClient[KeepCacheRequest, KeepCacheResponse](
+			httpClient,
+			baseURL+ArtifactServiceKeepCacheProcedure,
+			connect.WithSchema(artifactServiceMethods.ByName("KeepCache")),
+			connect.WithClientOptions(opts...),
+		),
+		invalidateCache: connect.NewClient[InvalidateCacheRequest, InvalidateCacheResponse](
+			httpClient,
+			baseURL+ArtifactServiceInvalidateCacheProcedure,
+			connect.WithSchema(artifactServiceMethods.ByName("InvalidateCache")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -128,6 +163,9 @@ type artifactServiceClient struct {
 	listFiles        *connect.Client[ListFilesRequest, ListFilesResponse]
 	listArtifacts    *connect.Client[ListArtifactsRequest, ListArtifactsResponse]
 	removeArtifact   *connect.Client[RemoveArtifactRequest, RemoveArtifactResponse]
+	findCache        *connect.Client[FindCacheRequest, FindCacheResponse]
+	keepCache        *connect.Client[KeepCacheRequest, KeepCacheResponse]
+	invalidateCache  *connect.Client[InvalidateCacheRequest, InvalidateCacheResponse]
 }
 
 // UploadArtifact calls slipway.host.v1alpha1.ArtifactService.UploadArtifact.
@@ -160,6 +198,21 @@ func (c *artifactServiceClient) RemoveArtifact(ctx context.Context, req *connect
 	return c.removeArtifact.CallUnary(ctx, req)
 }
 
+// FindCache calls slipway.host.v1alpha1.ArtifactService.FindCache.
+func (c *artifactServiceClient) FindCache(ctx context.Context, req *connect.Request[FindCacheRequest]) (*connect.Response[FindCacheResponse], error) {
+	return c.findCache.CallUnary(ctx, req)
+}
+
+// KeepCache calls slipway.host.v1alpha1.ArtifactService.KeepCache.
+func (c *artifactServiceClient) KeepCache(ctx context.Context, req *connect.Request[KeepCacheRequest]) (*connect.Response[KeepCacheResponse], error) {
+	return c.keepCache.CallUnary(ctx, req)
+}
+
+// InvalidateCache calls slipway.host.v1alpha1.ArtifactService.InvalidateCache.
+func (c *artifactServiceClient) InvalidateCache(ctx context.Context, req *connect.Request[InvalidateCacheRequest]) (*connect.Response[InvalidateCacheResponse], error) {
+	return c.invalidateCache.CallUnary(ctx, req)
+}
+
 // ArtifactServiceHandler is an implementation of the slipway.host.v1alpha1.ArtifactService service.
 type ArtifactServiceHandler interface {
 	// UploadArtifact makes an artifact. What stops half-way leaves none. A name that is taken is ALREADY_EXISTS, and nothing is read.
@@ -174,6 +227,14 @@ type ArtifactServiceHandler interface {
 	ListArtifacts(context.Context, *connect.Request[ListArtifactsRequest]) (*connect.Response[ListArtifactsResponse], error)
 	// RemoveArtifact removes an artifact and its content everywhere. What a container still uses is FAILED_PRECONDITION.
 	RemoveArtifact(context.Context, *connect.Request[RemoveArtifactRequest]) (*connect.Response[RemoveArtifactResponse], error)
+	// FindCache gives the artifact under a key, and counts as a use of it. Where there is none, or its content was lost, it is NOT_FOUND: then its content
+	// is to be made, and kept by KeepCache.
+	FindCache(context.Context, *connect.Request[FindCacheRequest]) (*connect.Response[FindCacheResponse], error)
+	// KeepCache puts an artifact under a key, in place of what is there. Its owner then has it no more, and it goes when nobody has used it for its ttl.
+	// Idempotent. One of a run is INVALID_ARGUMENT: it goes with its run.
+	KeepCache(context.Context, *connect.Request[KeepCacheRequest]) (*connect.Response[KeepCacheResponse], error)
+	// InvalidateCache says that what is under a key is not what the key stands for any more. Idempotent.
+	InvalidateCache(context.Context, *connect.Request[InvalidateCacheRequest]) (*connect.Response[InvalidateCacheResponse], error)
 }
 
 // NewArtifactServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -221,6 +282,24 @@ func NewArtifactServiceHandler(svc ArtifactServiceHandler, opts ...connect.Handl
 		connect.WithSchema(artifactServiceMethods.ByName("RemoveArtifact")),
 		connect.WithHandlerOptions(opts...),
 	)
+	artifactServiceFindCacheHandler := connect.NewUnaryHandler(
+		ArtifactServiceFindCacheProcedure,
+		svc.FindCache,
+		connect.WithSchema(artifactServiceMethods.ByName("FindCache")),
+		connect.WithHandlerOptions(opts...),
+	)
+	artifactServiceKeepCacheHandler := connect.NewUnaryHandler(
+		ArtifactServiceKeepCacheProcedure,
+		svc.KeepCache,
+		connect.WithSchema(artifactServiceMethods.ByName("KeepCache")),
+		connect.WithHandlerOptions(opts...),
+	)
+	artifactServiceInvalidateCacheHandler := connect.NewUnaryHandler(
+		ArtifactServiceInvalidateCacheProcedure,
+		svc.InvalidateCache,
+		connect.WithSchema(artifactServiceMethods.ByName("InvalidateCache")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/slipway.host.v1alpha1.ArtifactService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ArtifactServiceUploadArtifactProcedure:
@@ -235,6 +314,12 @@ func NewArtifactServiceHandler(svc ArtifactServiceHandler, opts ...connect.Handl
 			artifactServiceListArtifactsHandler.ServeHTTP(w, r)
 		case ArtifactServiceRemoveArtifactProcedure:
 			artifactServiceRemoveArtifactHandler.ServeHTTP(w, r)
+		case ArtifactServiceFindCacheProcedure:
+			artifactServiceFindCacheHandler.ServeHTTP(w, r)
+		case ArtifactServiceKeepCacheProcedure:
+			artifactServiceKeepCacheHandler.ServeHTTP(w, r)
+		case ArtifactServiceInvalidateCacheProcedure:
+			artifactServiceInvalidateCacheHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -266,4 +351,16 @@ func (UnimplementedArtifactServiceHandler) ListArtifacts(context.Context, *conne
 
 func (UnimplementedArtifactServiceHandler) RemoveArtifact(context.Context, *connect.Request[RemoveArtifactRequest]) (*connect.Response[RemoveArtifactResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("slipway.host.v1alpha1.ArtifactService.RemoveArtifact is not implemented"))
+}
+
+func (UnimplementedArtifactServiceHandler) FindCache(context.Context, *connect.Request[FindCacheRequest]) (*connect.Response[FindCacheResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("slipway.host.v1alpha1.ArtifactService.FindCache is not implemented"))
+}
+
+func (UnimplementedArtifactServiceHandler) KeepCache(context.Context, *connect.Request[KeepCacheRequest]) (*connect.Response[KeepCacheResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("slipway.host.v1alpha1.ArtifactService.KeepCache is not implemented"))
+}
+
+func (UnimplementedArtifactServiceHandler) InvalidateCache(context.Context, *connect.Request[InvalidateCacheRequest]) (*connect.Response[InvalidateCacheResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("slipway.host.v1alpha1.ArtifactService.InvalidateCache is not implemented"))
 }

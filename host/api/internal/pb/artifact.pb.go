@@ -23,6 +23,317 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type FindCacheRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose it is; the same key of another team is another one. Empty: nobody's in particular.
+	Team string `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	// Says all that the content depends on; any text.
+	Key string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// When the content must have been what its key stands for: what was invalidated later will do. Absent: now.
+	ValidAt       *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=valid_at,json=validAt,proto3" json:"valid_at,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindCacheRequest) Reset() {
+	*x = FindCacheRequest{}
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindCacheRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindCacheRequest) ProtoMessage() {}
+
+func (x *FindCacheRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindCacheRequest.ProtoReflect.Descriptor instead.
+func (*FindCacheRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *FindCacheRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *FindCacheRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *FindCacheRequest) GetValidAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ValidAt
+	}
+	return nil
+}
+
+type FindCacheResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of an artifact.
+	Artifact      string `protobuf:"bytes,1,opt,name=artifact,proto3" json:"artifact,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FindCacheResponse) Reset() {
+	*x = FindCacheResponse{}
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FindCacheResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FindCacheResponse) ProtoMessage() {}
+
+func (x *FindCacheResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FindCacheResponse.ProtoReflect.Descriptor instead.
+func (*FindCacheResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *FindCacheResponse) GetArtifact() string {
+	if x != nil {
+		return x.Artifact
+	}
+	return ""
+}
+
+type KeepCacheRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of an artifact.
+	Artifact string `protobuf:"bytes,1,opt,name=artifact,proto3" json:"artifact,omitempty"`
+	Team     string `protobuf:"bytes,2,opt,name=team,proto3" json:"team,omitempty"`
+	Key      string `protobuf:"bytes,3,opt,name=key,proto3" json:"key,omitempty"`
+	// What it is made of, for people.
+	Source string `protobuf:"bytes,4,opt,name=source,proto3" json:"source,omitempty"`
+	// How long it is kept after its last use. Absent: the configuration's cache_ttl.
+	Ttl           *durationpb.Duration `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepCacheRequest) Reset() {
+	*x = KeepCacheRequest{}
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepCacheRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepCacheRequest) ProtoMessage() {}
+
+func (x *KeepCacheRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepCacheRequest.ProtoReflect.Descriptor instead.
+func (*KeepCacheRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *KeepCacheRequest) GetArtifact() string {
+	if x != nil {
+		return x.Artifact
+	}
+	return ""
+}
+
+func (x *KeepCacheRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *KeepCacheRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *KeepCacheRequest) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *KeepCacheRequest) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
+}
+
+type KeepCacheResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeepCacheResponse) Reset() {
+	*x = KeepCacheResponse{}
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeepCacheResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeepCacheResponse) ProtoMessage() {}
+
+func (x *KeepCacheResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeepCacheResponse.ProtoReflect.Descriptor instead.
+func (*KeepCacheResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{3}
+}
+
+type InvalidateCacheRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Team          string                 `protobuf:"bytes,1,opt,name=team,proto3" json:"team,omitempty"`
+	Key           string                 `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InvalidateCacheRequest) Reset() {
+	*x = InvalidateCacheRequest{}
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InvalidateCacheRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InvalidateCacheRequest) ProtoMessage() {}
+
+func (x *InvalidateCacheRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InvalidateCacheRequest.ProtoReflect.Descriptor instead.
+func (*InvalidateCacheRequest) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *InvalidateCacheRequest) GetTeam() string {
+	if x != nil {
+		return x.Team
+	}
+	return ""
+}
+
+func (x *InvalidateCacheRequest) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+type InvalidateCacheResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InvalidateCacheResponse) Reset() {
+	*x = InvalidateCacheResponse{}
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InvalidateCacheResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InvalidateCacheResponse) ProtoMessage() {}
+
+func (x *InvalidateCacheResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InvalidateCacheResponse.ProtoReflect.Descriptor instead.
+func (*InvalidateCacheResponse) Descriptor() ([]byte, []int) {
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{5}
+}
+
 type UploadArtifactRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In the first message: 1 to 200 of letters, digits and "._/:@#-". What is brought for a run alone is named
@@ -44,7 +355,7 @@ type UploadArtifactRequest struct {
 
 func (x *UploadArtifactRequest) Reset() {
 	*x = UploadArtifactRequest{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[0]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -56,7 +367,7 @@ func (x *UploadArtifactRequest) String() string {
 func (*UploadArtifactRequest) ProtoMessage() {}
 
 func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[0]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -69,7 +380,7 @@ func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*UploadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{0}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *UploadArtifactRequest) GetName() string {
@@ -126,7 +437,7 @@ type Sum struct {
 
 func (x *Sum) Reset() {
 	*x = Sum{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[1]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -138,7 +449,7 @@ func (x *Sum) String() string {
 func (*Sum) ProtoMessage() {}
 
 func (x *Sum) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[1]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -151,7 +462,7 @@ func (x *Sum) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sum.ProtoReflect.Descriptor instead.
 func (*Sum) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{1}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Sum) GetBytes() int64 {
@@ -176,7 +487,7 @@ type UploadArtifactResponse struct {
 
 func (x *UploadArtifactResponse) Reset() {
 	*x = UploadArtifactResponse{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[2]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -188,7 +499,7 @@ func (x *UploadArtifactResponse) String() string {
 func (*UploadArtifactResponse) ProtoMessage() {}
 
 func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[2]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -201,7 +512,7 @@ func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*UploadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{2}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{8}
 }
 
 type DownloadArtifactRequest struct {
@@ -213,7 +524,7 @@ type DownloadArtifactRequest struct {
 
 func (x *DownloadArtifactRequest) Reset() {
 	*x = DownloadArtifactRequest{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[3]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -225,7 +536,7 @@ func (x *DownloadArtifactRequest) String() string {
 func (*DownloadArtifactRequest) ProtoMessage() {}
 
 func (x *DownloadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[3]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -238,7 +549,7 @@ func (x *DownloadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*DownloadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{3}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *DownloadArtifactRequest) GetName() string {
@@ -259,7 +570,7 @@ type ReadFileRequest struct {
 
 func (x *ReadFileRequest) Reset() {
 	*x = ReadFileRequest{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[4]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -271,7 +582,7 @@ func (x *ReadFileRequest) String() string {
 func (*ReadFileRequest) ProtoMessage() {}
 
 func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[4]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -284,7 +595,7 @@ func (x *ReadFileRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadFileRequest.ProtoReflect.Descriptor instead.
 func (*ReadFileRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{4}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ReadFileRequest) GetName() string {
@@ -312,7 +623,7 @@ type ListFilesRequest struct {
 
 func (x *ListFilesRequest) Reset() {
 	*x = ListFilesRequest{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[5]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -324,7 +635,7 @@ func (x *ListFilesRequest) String() string {
 func (*ListFilesRequest) ProtoMessage() {}
 
 func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[5]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -337,7 +648,7 @@ func (x *ListFilesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesRequest.ProtoReflect.Descriptor instead.
 func (*ListFilesRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{5}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListFilesRequest) GetName() string {
@@ -364,7 +675,7 @@ type ListFilesResponse struct {
 
 func (x *ListFilesResponse) Reset() {
 	*x = ListFilesResponse{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[6]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -376,7 +687,7 @@ func (x *ListFilesResponse) String() string {
 func (*ListFilesResponse) ProtoMessage() {}
 
 func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[6]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -389,7 +700,7 @@ func (x *ListFilesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFilesResponse.ProtoReflect.Descriptor instead.
 func (*ListFilesResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{6}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListFilesResponse) GetFiles() []*File {
@@ -422,7 +733,7 @@ type File struct {
 
 func (x *File) Reset() {
 	*x = File{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[7]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -434,7 +745,7 @@ func (x *File) String() string {
 func (*File) ProtoMessage() {}
 
 func (x *File) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[7]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -447,7 +758,7 @@ func (x *File) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use File.ProtoReflect.Descriptor instead.
 func (*File) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{7}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *File) GetName() string {
@@ -517,7 +828,7 @@ type DownloadArtifactResponse struct {
 
 func (x *DownloadArtifactResponse) Reset() {
 	*x = DownloadArtifactResponse{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[8]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +840,7 @@ func (x *DownloadArtifactResponse) String() string {
 func (*DownloadArtifactResponse) ProtoMessage() {}
 
 func (x *DownloadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[8]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +853,7 @@ func (x *DownloadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*DownloadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{8}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DownloadArtifactResponse) GetData() []byte {
@@ -569,7 +880,7 @@ type ListArtifactsRequest struct {
 
 func (x *ListArtifactsRequest) Reset() {
 	*x = ListArtifactsRequest{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[9]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -581,7 +892,7 @@ func (x *ListArtifactsRequest) String() string {
 func (*ListArtifactsRequest) ProtoMessage() {}
 
 func (x *ListArtifactsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[9]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -594,7 +905,7 @@ func (x *ListArtifactsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListArtifactsRequest.ProtoReflect.Descriptor instead.
 func (*ListArtifactsRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{9}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListArtifactsRequest) GetPrefix() string {
@@ -613,7 +924,7 @@ type ListArtifactsResponse struct {
 
 func (x *ListArtifactsResponse) Reset() {
 	*x = ListArtifactsResponse{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[10]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +936,7 @@ func (x *ListArtifactsResponse) String() string {
 func (*ListArtifactsResponse) ProtoMessage() {}
 
 func (x *ListArtifactsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[10]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +949,7 @@ func (x *ListArtifactsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListArtifactsResponse.ProtoReflect.Descriptor instead.
 func (*ListArtifactsResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{10}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListArtifactsResponse) GetArtifacts() []*Artifact {
@@ -675,7 +986,7 @@ type Artifact struct {
 
 func (x *Artifact) Reset() {
 	*x = Artifact{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[11]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -687,7 +998,7 @@ func (x *Artifact) String() string {
 func (*Artifact) ProtoMessage() {}
 
 func (x *Artifact) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[11]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -700,7 +1011,7 @@ func (x *Artifact) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Artifact.ProtoReflect.Descriptor instead.
 func (*Artifact) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{11}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Artifact) GetId() string {
@@ -789,7 +1100,7 @@ type RemoveArtifactRequest struct {
 
 func (x *RemoveArtifactRequest) Reset() {
 	*x = RemoveArtifactRequest{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[12]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +1112,7 @@ func (x *RemoveArtifactRequest) String() string {
 func (*RemoveArtifactRequest) ProtoMessage() {}
 
 func (x *RemoveArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[12]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +1125,7 @@ func (x *RemoveArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveArtifactRequest.ProtoReflect.Descriptor instead.
 func (*RemoveArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{12}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RemoveArtifactRequest) GetName() string {
@@ -832,7 +1143,7 @@ type RemoveArtifactResponse struct {
 
 func (x *RemoveArtifactResponse) Reset() {
 	*x = RemoveArtifactResponse{}
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[13]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -844,7 +1155,7 @@ func (x *RemoveArtifactResponse) String() string {
 func (*RemoveArtifactResponse) ProtoMessage() {}
 
 func (x *RemoveArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[13]
+	mi := &file_slipway_host_v1alpha1_artifact_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -857,14 +1168,31 @@ func (x *RemoveArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveArtifactResponse.ProtoReflect.Descriptor instead.
 func (*RemoveArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{13}
+	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{19}
 }
 
 var File_slipway_host_v1alpha1_artifact_proto protoreflect.FileDescriptor
 
 const file_slipway_host_v1alpha1_artifact_proto_rawDesc = "" +
 	"\n" +
-	"$slipway/host/v1alpha1/artifact.proto\x12\x15slipway.host.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xce\x01\n" +
+	"$slipway/host/v1alpha1/artifact.proto\x12\x15slipway.host.v1alpha1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"o\n" +
+	"\x10FindCacheRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\x125\n" +
+	"\bvalid_at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\avalidAt\"/\n" +
+	"\x11FindCacheResponse\x12\x1a\n" +
+	"\bartifact\x18\x01 \x01(\tR\bartifact\"\x99\x01\n" +
+	"\x10KeepCacheRequest\x12\x1a\n" +
+	"\bartifact\x18\x01 \x01(\tR\bartifact\x12\x12\n" +
+	"\x04team\x18\x02 \x01(\tR\x04team\x12\x10\n" +
+	"\x03key\x18\x03 \x01(\tR\x03key\x12\x16\n" +
+	"\x06source\x18\x04 \x01(\tR\x06source\x12+\n" +
+	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\x13\n" +
+	"\x11KeepCacheResponse\">\n" +
+	"\x16InvalidateCacheRequest\x12\x12\n" +
+	"\x04team\x18\x01 \x01(\tR\x04team\x12\x10\n" +
+	"\x03key\x18\x02 \x01(\tR\x03key\"\x19\n" +
+	"\x17InvalidateCacheResponse\"\xce\x01\n" +
 	"\x15UploadArtifactRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12+\n" +
 	"\x03ttl\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\x12\x1a\n" +
@@ -920,14 +1248,17 @@ const file_slipway_host_v1alpha1_artifact_proto_rawDesc = "" +
 	"\x04team\x18\v \x01(\tR\x04team\"+\n" +
 	"\x15RemoveArtifactRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x18\n" +
-	"\x16RemoveArtifactResponse2\xa5\x05\n" +
+	"\x16RemoveArtifactResponse2\xd7\a\n" +
 	"\x0fArtifactService\x12o\n" +
 	"\x0eUploadArtifact\x12,.slipway.host.v1alpha1.UploadArtifactRequest\x1a-.slipway.host.v1alpha1.UploadArtifactResponse(\x01\x12u\n" +
 	"\x10DownloadArtifact\x12..slipway.host.v1alpha1.DownloadArtifactRequest\x1a/.slipway.host.v1alpha1.DownloadArtifactResponse0\x01\x12e\n" +
 	"\bReadFile\x12&.slipway.host.v1alpha1.ReadFileRequest\x1a/.slipway.host.v1alpha1.DownloadArtifactResponse0\x01\x12c\n" +
 	"\tListFiles\x12'.slipway.host.v1alpha1.ListFilesRequest\x1a(.slipway.host.v1alpha1.ListFilesResponse\"\x03\x90\x02\x01\x12o\n" +
 	"\rListArtifacts\x12+.slipway.host.v1alpha1.ListArtifactsRequest\x1a,.slipway.host.v1alpha1.ListArtifactsResponse\"\x03\x90\x02\x01\x12m\n" +
-	"\x0eRemoveArtifact\x12,.slipway.host.v1alpha1.RemoveArtifactRequest\x1a-.slipway.host.v1alpha1.RemoveArtifactResponseB5Z3github.com/slipway-run/slipway/host/api/internal/pbb\x06proto3"
+	"\x0eRemoveArtifact\x12,.slipway.host.v1alpha1.RemoveArtifactRequest\x1a-.slipway.host.v1alpha1.RemoveArtifactResponse\x12^\n" +
+	"\tFindCache\x12'.slipway.host.v1alpha1.FindCacheRequest\x1a(.slipway.host.v1alpha1.FindCacheResponse\x12^\n" +
+	"\tKeepCache\x12'.slipway.host.v1alpha1.KeepCacheRequest\x1a(.slipway.host.v1alpha1.KeepCacheResponse\x12p\n" +
+	"\x0fInvalidateCache\x12-.slipway.host.v1alpha1.InvalidateCacheRequest\x1a..slipway.host.v1alpha1.InvalidateCacheResponseB5Z3github.com/slipway-run/slipway/host/api/internal/pbb\x06proto3"
 
 var (
 	file_slipway_host_v1alpha1_artifact_proto_rawDescOnce sync.Once
@@ -941,52 +1272,66 @@ func file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP() []byte {
 	return file_slipway_host_v1alpha1_artifact_proto_rawDescData
 }
 
-var file_slipway_host_v1alpha1_artifact_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_slipway_host_v1alpha1_artifact_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_slipway_host_v1alpha1_artifact_proto_goTypes = []any{
-	(*UploadArtifactRequest)(nil),    // 0: slipway.host.v1alpha1.UploadArtifactRequest
-	(*Sum)(nil),                      // 1: slipway.host.v1alpha1.Sum
-	(*UploadArtifactResponse)(nil),   // 2: slipway.host.v1alpha1.UploadArtifactResponse
-	(*DownloadArtifactRequest)(nil),  // 3: slipway.host.v1alpha1.DownloadArtifactRequest
-	(*ReadFileRequest)(nil),          // 4: slipway.host.v1alpha1.ReadFileRequest
-	(*ListFilesRequest)(nil),         // 5: slipway.host.v1alpha1.ListFilesRequest
-	(*ListFilesResponse)(nil),        // 6: slipway.host.v1alpha1.ListFilesResponse
-	(*File)(nil),                     // 7: slipway.host.v1alpha1.File
-	(*DownloadArtifactResponse)(nil), // 8: slipway.host.v1alpha1.DownloadArtifactResponse
-	(*ListArtifactsRequest)(nil),     // 9: slipway.host.v1alpha1.ListArtifactsRequest
-	(*ListArtifactsResponse)(nil),    // 10: slipway.host.v1alpha1.ListArtifactsResponse
-	(*Artifact)(nil),                 // 11: slipway.host.v1alpha1.Artifact
-	(*RemoveArtifactRequest)(nil),    // 12: slipway.host.v1alpha1.RemoveArtifactRequest
-	(*RemoveArtifactResponse)(nil),   // 13: slipway.host.v1alpha1.RemoveArtifactResponse
-	(*durationpb.Duration)(nil),      // 14: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),    // 15: google.protobuf.Timestamp
+	(*FindCacheRequest)(nil),         // 0: slipway.host.v1alpha1.FindCacheRequest
+	(*FindCacheResponse)(nil),        // 1: slipway.host.v1alpha1.FindCacheResponse
+	(*KeepCacheRequest)(nil),         // 2: slipway.host.v1alpha1.KeepCacheRequest
+	(*KeepCacheResponse)(nil),        // 3: slipway.host.v1alpha1.KeepCacheResponse
+	(*InvalidateCacheRequest)(nil),   // 4: slipway.host.v1alpha1.InvalidateCacheRequest
+	(*InvalidateCacheResponse)(nil),  // 5: slipway.host.v1alpha1.InvalidateCacheResponse
+	(*UploadArtifactRequest)(nil),    // 6: slipway.host.v1alpha1.UploadArtifactRequest
+	(*Sum)(nil),                      // 7: slipway.host.v1alpha1.Sum
+	(*UploadArtifactResponse)(nil),   // 8: slipway.host.v1alpha1.UploadArtifactResponse
+	(*DownloadArtifactRequest)(nil),  // 9: slipway.host.v1alpha1.DownloadArtifactRequest
+	(*ReadFileRequest)(nil),          // 10: slipway.host.v1alpha1.ReadFileRequest
+	(*ListFilesRequest)(nil),         // 11: slipway.host.v1alpha1.ListFilesRequest
+	(*ListFilesResponse)(nil),        // 12: slipway.host.v1alpha1.ListFilesResponse
+	(*File)(nil),                     // 13: slipway.host.v1alpha1.File
+	(*DownloadArtifactResponse)(nil), // 14: slipway.host.v1alpha1.DownloadArtifactResponse
+	(*ListArtifactsRequest)(nil),     // 15: slipway.host.v1alpha1.ListArtifactsRequest
+	(*ListArtifactsResponse)(nil),    // 16: slipway.host.v1alpha1.ListArtifactsResponse
+	(*Artifact)(nil),                 // 17: slipway.host.v1alpha1.Artifact
+	(*RemoveArtifactRequest)(nil),    // 18: slipway.host.v1alpha1.RemoveArtifactRequest
+	(*RemoveArtifactResponse)(nil),   // 19: slipway.host.v1alpha1.RemoveArtifactResponse
+	(*timestamppb.Timestamp)(nil),    // 20: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),      // 21: google.protobuf.Duration
 }
 var file_slipway_host_v1alpha1_artifact_proto_depIdxs = []int32{
-	14, // 0: slipway.host.v1alpha1.UploadArtifactRequest.ttl:type_name -> google.protobuf.Duration
-	1,  // 1: slipway.host.v1alpha1.UploadArtifactRequest.sum:type_name -> slipway.host.v1alpha1.Sum
-	7,  // 2: slipway.host.v1alpha1.ListFilesResponse.files:type_name -> slipway.host.v1alpha1.File
-	15, // 3: slipway.host.v1alpha1.File.modified_at:type_name -> google.protobuf.Timestamp
-	1,  // 4: slipway.host.v1alpha1.DownloadArtifactResponse.sum:type_name -> slipway.host.v1alpha1.Sum
-	11, // 5: slipway.host.v1alpha1.ListArtifactsResponse.artifacts:type_name -> slipway.host.v1alpha1.Artifact
-	15, // 6: slipway.host.v1alpha1.Artifact.made_at:type_name -> google.protobuf.Timestamp
-	15, // 7: slipway.host.v1alpha1.Artifact.used_at:type_name -> google.protobuf.Timestamp
-	15, // 8: slipway.host.v1alpha1.Artifact.expires_at:type_name -> google.protobuf.Timestamp
-	0,  // 9: slipway.host.v1alpha1.ArtifactService.UploadArtifact:input_type -> slipway.host.v1alpha1.UploadArtifactRequest
-	3,  // 10: slipway.host.v1alpha1.ArtifactService.DownloadArtifact:input_type -> slipway.host.v1alpha1.DownloadArtifactRequest
-	4,  // 11: slipway.host.v1alpha1.ArtifactService.ReadFile:input_type -> slipway.host.v1alpha1.ReadFileRequest
-	5,  // 12: slipway.host.v1alpha1.ArtifactService.ListFiles:input_type -> slipway.host.v1alpha1.ListFilesRequest
-	9,  // 13: slipway.host.v1alpha1.ArtifactService.ListArtifacts:input_type -> slipway.host.v1alpha1.ListArtifactsRequest
-	12, // 14: slipway.host.v1alpha1.ArtifactService.RemoveArtifact:input_type -> slipway.host.v1alpha1.RemoveArtifactRequest
-	2,  // 15: slipway.host.v1alpha1.ArtifactService.UploadArtifact:output_type -> slipway.host.v1alpha1.UploadArtifactResponse
-	8,  // 16: slipway.host.v1alpha1.ArtifactService.DownloadArtifact:output_type -> slipway.host.v1alpha1.DownloadArtifactResponse
-	8,  // 17: slipway.host.v1alpha1.ArtifactService.ReadFile:output_type -> slipway.host.v1alpha1.DownloadArtifactResponse
-	6,  // 18: slipway.host.v1alpha1.ArtifactService.ListFiles:output_type -> slipway.host.v1alpha1.ListFilesResponse
-	10, // 19: slipway.host.v1alpha1.ArtifactService.ListArtifacts:output_type -> slipway.host.v1alpha1.ListArtifactsResponse
-	13, // 20: slipway.host.v1alpha1.ArtifactService.RemoveArtifact:output_type -> slipway.host.v1alpha1.RemoveArtifactResponse
-	15, // [15:21] is the sub-list for method output_type
-	9,  // [9:15] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	20, // 0: slipway.host.v1alpha1.FindCacheRequest.valid_at:type_name -> google.protobuf.Timestamp
+	21, // 1: slipway.host.v1alpha1.KeepCacheRequest.ttl:type_name -> google.protobuf.Duration
+	21, // 2: slipway.host.v1alpha1.UploadArtifactRequest.ttl:type_name -> google.protobuf.Duration
+	7,  // 3: slipway.host.v1alpha1.UploadArtifactRequest.sum:type_name -> slipway.host.v1alpha1.Sum
+	13, // 4: slipway.host.v1alpha1.ListFilesResponse.files:type_name -> slipway.host.v1alpha1.File
+	20, // 5: slipway.host.v1alpha1.File.modified_at:type_name -> google.protobuf.Timestamp
+	7,  // 6: slipway.host.v1alpha1.DownloadArtifactResponse.sum:type_name -> slipway.host.v1alpha1.Sum
+	17, // 7: slipway.host.v1alpha1.ListArtifactsResponse.artifacts:type_name -> slipway.host.v1alpha1.Artifact
+	20, // 8: slipway.host.v1alpha1.Artifact.made_at:type_name -> google.protobuf.Timestamp
+	20, // 9: slipway.host.v1alpha1.Artifact.used_at:type_name -> google.protobuf.Timestamp
+	20, // 10: slipway.host.v1alpha1.Artifact.expires_at:type_name -> google.protobuf.Timestamp
+	6,  // 11: slipway.host.v1alpha1.ArtifactService.UploadArtifact:input_type -> slipway.host.v1alpha1.UploadArtifactRequest
+	9,  // 12: slipway.host.v1alpha1.ArtifactService.DownloadArtifact:input_type -> slipway.host.v1alpha1.DownloadArtifactRequest
+	10, // 13: slipway.host.v1alpha1.ArtifactService.ReadFile:input_type -> slipway.host.v1alpha1.ReadFileRequest
+	11, // 14: slipway.host.v1alpha1.ArtifactService.ListFiles:input_type -> slipway.host.v1alpha1.ListFilesRequest
+	15, // 15: slipway.host.v1alpha1.ArtifactService.ListArtifacts:input_type -> slipway.host.v1alpha1.ListArtifactsRequest
+	18, // 16: slipway.host.v1alpha1.ArtifactService.RemoveArtifact:input_type -> slipway.host.v1alpha1.RemoveArtifactRequest
+	0,  // 17: slipway.host.v1alpha1.ArtifactService.FindCache:input_type -> slipway.host.v1alpha1.FindCacheRequest
+	2,  // 18: slipway.host.v1alpha1.ArtifactService.KeepCache:input_type -> slipway.host.v1alpha1.KeepCacheRequest
+	4,  // 19: slipway.host.v1alpha1.ArtifactService.InvalidateCache:input_type -> slipway.host.v1alpha1.InvalidateCacheRequest
+	8,  // 20: slipway.host.v1alpha1.ArtifactService.UploadArtifact:output_type -> slipway.host.v1alpha1.UploadArtifactResponse
+	14, // 21: slipway.host.v1alpha1.ArtifactService.DownloadArtifact:output_type -> slipway.host.v1alpha1.DownloadArtifactResponse
+	14, // 22: slipway.host.v1alpha1.ArtifactService.ReadFile:output_type -> slipway.host.v1alpha1.DownloadArtifactResponse
+	12, // 23: slipway.host.v1alpha1.ArtifactService.ListFiles:output_type -> slipway.host.v1alpha1.ListFilesResponse
+	16, // 24: slipway.host.v1alpha1.ArtifactService.ListArtifacts:output_type -> slipway.host.v1alpha1.ListArtifactsResponse
+	19, // 25: slipway.host.v1alpha1.ArtifactService.RemoveArtifact:output_type -> slipway.host.v1alpha1.RemoveArtifactResponse
+	1,  // 26: slipway.host.v1alpha1.ArtifactService.FindCache:output_type -> slipway.host.v1alpha1.FindCacheResponse
+	3,  // 27: slipway.host.v1alpha1.ArtifactService.KeepCache:output_type -> slipway.host.v1alpha1.KeepCacheResponse
+	5,  // 28: slipway.host.v1alpha1.ArtifactService.InvalidateCache:output_type -> slipway.host.v1alpha1.InvalidateCacheResponse
+	20, // [20:29] is the sub-list for method output_type
+	11, // [11:20] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_artifact_proto_init() }
@@ -1000,7 +1345,7 @@ func file_slipway_host_v1alpha1_artifact_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_slipway_host_v1alpha1_artifact_proto_rawDesc), len(file_slipway_host_v1alpha1_artifact_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

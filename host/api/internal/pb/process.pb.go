@@ -265,7 +265,9 @@ type ContainerCache struct {
 	// What the containers that share it have in common, such as a project's name. Steps of jobs share none with them.
 	Scope string `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
 	// Relative: below dir.
-	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// How long what is left there is kept after its last use. Absent: the configuration's cache_ttl.
+	Ttl           *durationpb.Duration `protobuf:"bytes,3,opt,name=ttl,proto3" json:"ttl,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -312,6 +314,13 @@ func (x *ContainerCache) GetPath() string {
 		return x.Path
 	}
 	return ""
+}
+
+func (x *ContainerCache) GetTtl() *durationpb.Duration {
+	if x != nil {
+		return x.Ttl
+	}
+	return nil
 }
 
 type ContainerInput struct {
@@ -1636,10 +1645,11 @@ const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"\x06shared\x18\x14 \x03(\v2%.slipway.host.v1alpha1.ContainerInputR\x06shared\x12\x14\n" +
 	"\x05check\x18\x15 \x01(\bR\x05check\x12=\n" +
 	"\x06caches\x18\x16 \x03(\v2%.slipway.host.v1alpha1.ContainerCacheR\x06caches\x12+\n" +
-	"\x03ttl\x18\x17 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\":\n" +
+	"\x03ttl\x18\x17 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"g\n" +
 	"\x0eContainerCache\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"@\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12+\n" +
+	"\x03ttl\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"@\n" +
 	"\x0eContainerInput\x12\x1a\n" +
 	"\bartifact\x18\x01 \x01(\tR\bartifact\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"9\n" +
@@ -1800,45 +1810,46 @@ var file_slipway_host_v1alpha1_process_proto_depIdxs = []int32{
 	2,  // 5: slipway.host.v1alpha1.EnsureContainerRequest.shared:type_name -> slipway.host.v1alpha1.ContainerInput
 	1,  // 6: slipway.host.v1alpha1.EnsureContainerRequest.caches:type_name -> slipway.host.v1alpha1.ContainerCache
 	26, // 7: slipway.host.v1alpha1.EnsureContainerRequest.ttl:type_name -> google.protobuf.Duration
-	7,  // 8: slipway.host.v1alpha1.ListContainersResponse.containers:type_name -> slipway.host.v1alpha1.Container
-	27, // 9: slipway.host.v1alpha1.ListContainersResponse.waiting:type_name -> slipway.host.v1alpha1.Explanation
-	28, // 10: slipway.host.v1alpha1.Container.created_at:type_name -> google.protobuf.Timestamp
-	8,  // 11: slipway.host.v1alpha1.Container.processes:type_name -> slipway.host.v1alpha1.Process
-	28, // 12: slipway.host.v1alpha1.Container.expires_at:type_name -> google.protobuf.Timestamp
-	28, // 13: slipway.host.v1alpha1.Process.started_at:type_name -> google.protobuf.Timestamp
-	28, // 14: slipway.host.v1alpha1.Process.ended_at:type_name -> google.protobuf.Timestamp
-	29, // 15: slipway.host.v1alpha1.Process.exit:type_name -> slipway.host.v1alpha1.Exit
-	24, // 16: slipway.host.v1alpha1.SealContainerResponse.outputs:type_name -> slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
-	15, // 17: slipway.host.v1alpha1.WaitProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	29, // 18: slipway.host.v1alpha1.WaitProcessResponse.exit:type_name -> slipway.host.v1alpha1.Exit
-	30, // 19: slipway.host.v1alpha1.WaitProcessResponse.error:type_name -> slipway.host.v1alpha1.Error
-	15, // 20: slipway.host.v1alpha1.FollowOutputRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	28, // 21: slipway.host.v1alpha1.Record.time:type_name -> google.protobuf.Timestamp
-	15, // 22: slipway.host.v1alpha1.WriteStdinRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	15, // 23: slipway.host.v1alpha1.SignalProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
-	0,  // 24: slipway.host.v1alpha1.ContainerService.EnsureContainer:input_type -> slipway.host.v1alpha1.EnsureContainerRequest
-	5,  // 25: slipway.host.v1alpha1.ContainerService.ListContainers:input_type -> slipway.host.v1alpha1.ListContainersRequest
-	9,  // 26: slipway.host.v1alpha1.ContainerService.SealContainer:input_type -> slipway.host.v1alpha1.SealContainerRequest
-	11, // 27: slipway.host.v1alpha1.ContainerService.DestroyContainer:input_type -> slipway.host.v1alpha1.DestroyContainerRequest
-	13, // 28: slipway.host.v1alpha1.ProcessService.StartProcess:input_type -> slipway.host.v1alpha1.StartProcessRequest
-	16, // 29: slipway.host.v1alpha1.ProcessService.WaitProcess:input_type -> slipway.host.v1alpha1.WaitProcessRequest
-	18, // 30: slipway.host.v1alpha1.ProcessService.FollowOutput:input_type -> slipway.host.v1alpha1.FollowOutputRequest
-	20, // 31: slipway.host.v1alpha1.ProcessService.WriteStdin:input_type -> slipway.host.v1alpha1.WriteStdinRequest
-	22, // 32: slipway.host.v1alpha1.ProcessService.SignalProcess:input_type -> slipway.host.v1alpha1.SignalProcessRequest
-	4,  // 33: slipway.host.v1alpha1.ContainerService.EnsureContainer:output_type -> slipway.host.v1alpha1.EnsureContainerResponse
-	6,  // 34: slipway.host.v1alpha1.ContainerService.ListContainers:output_type -> slipway.host.v1alpha1.ListContainersResponse
-	10, // 35: slipway.host.v1alpha1.ContainerService.SealContainer:output_type -> slipway.host.v1alpha1.SealContainerResponse
-	12, // 36: slipway.host.v1alpha1.ContainerService.DestroyContainer:output_type -> slipway.host.v1alpha1.DestroyContainerResponse
-	14, // 37: slipway.host.v1alpha1.ProcessService.StartProcess:output_type -> slipway.host.v1alpha1.StartProcessResponse
-	17, // 38: slipway.host.v1alpha1.ProcessService.WaitProcess:output_type -> slipway.host.v1alpha1.WaitProcessResponse
-	19, // 39: slipway.host.v1alpha1.ProcessService.FollowOutput:output_type -> slipway.host.v1alpha1.Record
-	21, // 40: slipway.host.v1alpha1.ProcessService.WriteStdin:output_type -> slipway.host.v1alpha1.WriteStdinResponse
-	23, // 41: slipway.host.v1alpha1.ProcessService.SignalProcess:output_type -> slipway.host.v1alpha1.SignalProcessResponse
-	33, // [33:42] is the sub-list for method output_type
-	24, // [24:33] is the sub-list for method input_type
-	24, // [24:24] is the sub-list for extension type_name
-	24, // [24:24] is the sub-list for extension extendee
-	0,  // [0:24] is the sub-list for field type_name
+	26, // 8: slipway.host.v1alpha1.ContainerCache.ttl:type_name -> google.protobuf.Duration
+	7,  // 9: slipway.host.v1alpha1.ListContainersResponse.containers:type_name -> slipway.host.v1alpha1.Container
+	27, // 10: slipway.host.v1alpha1.ListContainersResponse.waiting:type_name -> slipway.host.v1alpha1.Explanation
+	28, // 11: slipway.host.v1alpha1.Container.created_at:type_name -> google.protobuf.Timestamp
+	8,  // 12: slipway.host.v1alpha1.Container.processes:type_name -> slipway.host.v1alpha1.Process
+	28, // 13: slipway.host.v1alpha1.Container.expires_at:type_name -> google.protobuf.Timestamp
+	28, // 14: slipway.host.v1alpha1.Process.started_at:type_name -> google.protobuf.Timestamp
+	28, // 15: slipway.host.v1alpha1.Process.ended_at:type_name -> google.protobuf.Timestamp
+	29, // 16: slipway.host.v1alpha1.Process.exit:type_name -> slipway.host.v1alpha1.Exit
+	24, // 17: slipway.host.v1alpha1.SealContainerResponse.outputs:type_name -> slipway.host.v1alpha1.SealContainerResponse.OutputsEntry
+	15, // 18: slipway.host.v1alpha1.WaitProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	29, // 19: slipway.host.v1alpha1.WaitProcessResponse.exit:type_name -> slipway.host.v1alpha1.Exit
+	30, // 20: slipway.host.v1alpha1.WaitProcessResponse.error:type_name -> slipway.host.v1alpha1.Error
+	15, // 21: slipway.host.v1alpha1.FollowOutputRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	28, // 22: slipway.host.v1alpha1.Record.time:type_name -> google.protobuf.Timestamp
+	15, // 23: slipway.host.v1alpha1.WriteStdinRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	15, // 24: slipway.host.v1alpha1.SignalProcessRequest.process:type_name -> slipway.host.v1alpha1.ProcessName
+	0,  // 25: slipway.host.v1alpha1.ContainerService.EnsureContainer:input_type -> slipway.host.v1alpha1.EnsureContainerRequest
+	5,  // 26: slipway.host.v1alpha1.ContainerService.ListContainers:input_type -> slipway.host.v1alpha1.ListContainersRequest
+	9,  // 27: slipway.host.v1alpha1.ContainerService.SealContainer:input_type -> slipway.host.v1alpha1.SealContainerRequest
+	11, // 28: slipway.host.v1alpha1.ContainerService.DestroyContainer:input_type -> slipway.host.v1alpha1.DestroyContainerRequest
+	13, // 29: slipway.host.v1alpha1.ProcessService.StartProcess:input_type -> slipway.host.v1alpha1.StartProcessRequest
+	16, // 30: slipway.host.v1alpha1.ProcessService.WaitProcess:input_type -> slipway.host.v1alpha1.WaitProcessRequest
+	18, // 31: slipway.host.v1alpha1.ProcessService.FollowOutput:input_type -> slipway.host.v1alpha1.FollowOutputRequest
+	20, // 32: slipway.host.v1alpha1.ProcessService.WriteStdin:input_type -> slipway.host.v1alpha1.WriteStdinRequest
+	22, // 33: slipway.host.v1alpha1.ProcessService.SignalProcess:input_type -> slipway.host.v1alpha1.SignalProcessRequest
+	4,  // 34: slipway.host.v1alpha1.ContainerService.EnsureContainer:output_type -> slipway.host.v1alpha1.EnsureContainerResponse
+	6,  // 35: slipway.host.v1alpha1.ContainerService.ListContainers:output_type -> slipway.host.v1alpha1.ListContainersResponse
+	10, // 36: slipway.host.v1alpha1.ContainerService.SealContainer:output_type -> slipway.host.v1alpha1.SealContainerResponse
+	12, // 37: slipway.host.v1alpha1.ContainerService.DestroyContainer:output_type -> slipway.host.v1alpha1.DestroyContainerResponse
+	14, // 38: slipway.host.v1alpha1.ProcessService.StartProcess:output_type -> slipway.host.v1alpha1.StartProcessResponse
+	17, // 39: slipway.host.v1alpha1.ProcessService.WaitProcess:output_type -> slipway.host.v1alpha1.WaitProcessResponse
+	19, // 40: slipway.host.v1alpha1.ProcessService.FollowOutput:output_type -> slipway.host.v1alpha1.Record
+	21, // 41: slipway.host.v1alpha1.ProcessService.WriteStdin:output_type -> slipway.host.v1alpha1.WriteStdinResponse
+	23, // 42: slipway.host.v1alpha1.ProcessService.SignalProcess:output_type -> slipway.host.v1alpha1.SignalProcessResponse
+	34, // [34:43] is the sub-list for method output_type
+	25, // [25:34] is the sub-list for method input_type
+	25, // [25:25] is the sub-list for extension type_name
+	25, // [25:25] is the sub-list for extension extendee
+	0,  // [0:25] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_process_proto_init() }
