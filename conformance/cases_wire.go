@@ -244,7 +244,7 @@ func runTrailers(ctx context.Context, c *C) {
 	header, data, trailer, size, _ := w.frames(volume)
 	in := w.stream(ctx, "Data/StreamIn", header, data, wire.Message{"data": []byte{}}, trailer(size, nil))
 	if _, err := in.Rest(); err != nil {
-		c.Errorf("few languages have that checksum: one that is absent is not checked", "a StreamIn whose trailer has no checksum, and with an empty chunk: got %s, want success", tell(err))
+		c.Errorf("few languages have that checksum: one that is absent is not checked", "a StreamIn whose trailer has no checksum, with an empty chunk, of which the client's half stays open: got %s, want success", tell(err))
 	}
 	frames, err := w.ask(ctx, "Data/StreamOut", wire.Message{"worker": w.worker, "volume": volume}).Rest()
 	if err != nil || len(frames) < 2 {
@@ -434,6 +434,6 @@ func runNewerHost(ctx context.Context, c *C) {
 	header, data, trailer, size, sum := w.frames(volume)
 	newer := wire.Message{"?": true}
 	if _, err := w.stream(ctx, "Data/StreamIn", header, newer, data, newer, trailer(size, sum)).Rest(); err != nil {
-		c.Errorf("what a peer does not know is ignored by it", "a StreamIn with frames of a newer version between its chunks: got %s, want success", tell(err))
+		c.Errorf("what a peer does not know is ignored by it", "a StreamIn with frames of a newer version between its chunks, of which the client's half stays open: got %s, want success", tell(err))
 	}
 }
