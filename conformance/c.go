@@ -279,7 +279,7 @@ func describe(err error) string {
 		s += fmt.Sprintf(" (%s)", e.Feature)
 	}
 	if told, ok := status.FromError(e.Cause); ok && e.Cause != nil && e.Reason == "" && len(told.Details()) == 0 {
-		s += " (by its code alone: the status carried no slipway Error; the case J15-error-detail says what it had in its place)"
+		s += " (by its code alone, without a slipway Error: see J15)"
 	}
 	return fmt.Sprintf("%s: %v", s, err)
 }

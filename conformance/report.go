@@ -96,12 +96,14 @@ var (
 // many is from how many cases on that have failed alike a report tells of them before all others: whoever mends that sees what is left.
 const many = 5
 
-// inOrder has results as they are told: how the plugin has ended, where it has, what many cases have seen, and then the others as they stand.
+// inOrder has results as they are told: how the plugin has ended, where it has, what others follow from, what many cases have seen, and then the rest as it stands.
 func inOrder(all []Result, alike map[string][]string) []Result {
 	weight := func(r Result) int {
 		n := len(alike[likeness(r)])
 		switch {
 		case r.ID == nothingLeftID && r.Status == Fail:
+			return len(all) + 1
+		case r.ID == errorDetailID && r.Status == Fail: // without details whatever a plugin refuses is refused in a wrong way
 			return len(all)
 		case r.Status != Fail || n < many:
 			return 0

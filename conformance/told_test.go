@@ -8,6 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -38,6 +41,22 @@ func TestOneLackIsToldOnce(t *testing.T) {
 	if !strings.HasPrefix(first, "FAIL core/M00-mount") || strings.Count(first, "FAIL") != 1 || !strings.Contains(rest, "FAIL core/A-other") || !strings.Contains(rest, "FAIL core/M99-unlike") ||
 		strings.Contains(rest, "M01") {
 		t.Errorf("five cases that lack one thing, one that lacks another, and one that failed in its own way:\n%s", text)
+	}
+}
+
+// TestErrorsWithoutDetailsAreToldFirst: all that a plugin refuses then fails some case, however many of them were refused alike.
+func TestErrorsWithoutDetailsAreToldFirst(t *testing.T) {
+	refused := func(_ context.Context, c *C) {
+		c.OK(sdk.NewInternal(status.Error(codes.Internal, "a code alone"), "no"), "creating container %q", c.ContainerID())
+	}
+	detail := probe(errorDetailID, func(_ context.Context, c *C) { c.Errorf("it matters", "a bare Error") })
+	var cases []Case
+	for i := range many {
+		cases = append(cases, probe(fmt.Sprintf("M%02d-x", i), refused))
+	}
+	text := textOf(t, execute(t, &fake{}, Options{}, append(cases, detail)...))
+	if !strings.HasPrefix(text, "FAIL core/"+errorDetailID) || !strings.Contains(text, "got internal (by its code alone, without a slipway Error: see J15): ") {
+		t.Errorf("the report is\n%s", text)
 	}
 }
 
