@@ -62,20 +62,23 @@ func containerAnswers() []containerCall {
 // processCall is a row of the table of a ready container's processes.
 type processCall struct {
 	call string
-	in   [4]string
+	in   [5]string
 }
 
-func processStates() []string { return []string{"never started", "running", "exited", "abandoned"} }
+func processStates() []string {
+	return []string{"never started", "being started", "running", "exited", "abandoned"}
+}
 
 // processAnswers is what "its process" and "its record" stand for.
 func processAnswers() []processCall {
+	const either = "as never started, or waits and answers as it is then"
 	return []processCall{
-		{"StartProcess, its token", [4]string{"starts it", "success", "success", "success"}},
-		{"StartProcess, another", [4]string{"starts it", "AlreadyExists", "AlreadyExists", "AlreadyExists"}},
-		{"ListProcesses", [4]string{"not listed", "running", "exited, with its exit", "abandoned"}},
-		{"FollowProcess", [4]string{"NotFound of the process", "its journal as it comes, then its exit", "its journal, then its exit", "its journal, then abandoned"}},
-		{"SignalProcess", [4]string{"NotFound of the process", "sends it", "success", "success"}},
-		{"ResizeProcess", [4]string{"NotFound of the process", "sets it, or FailedPrecondition", "success", "success"}},
+		{"StartProcess, its token", [5]string{"starts it", "waits for that start and answers as it does", "success", "success", "success"}},
+		{"StartProcess, another", [5]string{"starts it", "AlreadyExists, or waits and answers as it is then", "AlreadyExists", "AlreadyExists", "AlreadyExists"}},
+		{"ListProcesses", [5]string{"not listed", "not listed, or running", "running", "exited, with its exit", "abandoned"}},
+		{"FollowProcess", [5]string{"NotFound of the process", either, "its journal as it comes, then its exit", "its journal, then its exit", "its journal, then abandoned"}},
+		{"SignalProcess", [5]string{"NotFound of the process", either, "sends it", "success", "success"}},
+		{"ResizeProcess", [5]string{"NotFound of the process", either, "sets it, or FailedPrecondition", "success", "success"}},
 	}
 }
 

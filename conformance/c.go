@@ -145,6 +145,15 @@ func (c *C) violation(promise, why, format string, args ...any) {
 	c.failures = append(c.failures, Failure{What: fmt.Sprintf(format, args...), Why: why, Promise: promise})
 }
 
+// timeUp puts a failure before all others: once the time is up, the rest of them follow from that.
+func (c *C) timeUp(why, format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.failures = slices.Insert(c.failures, 0, Failure{What: fmt.Sprintf(format, args...), Why: why, Promise: "2a"})
+	}
+}
+
 // NotObservable ends the case without an answer.
 func (c *C) NotObservable(reason string) { c.end(NotObservable, reason) }
 
@@ -208,10 +217,13 @@ func (c *C) OK(err error, what string, args ...any) {
 	}
 }
 
+// whyRefused is why a failure that [C.OK] finds is one.
+const whyRefused = "a call that nothing speaks against must succeed"
+
 // refused ends the case for an error where none may come. Which promise that breaks depends on the error, not on the case.
 func (c *C) refused(err error, what string, args ...any) {
 	c.suite.life.heard(c.kase, err)
-	c.violation("", "a call that nothing speaks against must succeed", "%s: got %s, want success", fmt.Sprintf(what, args...), describe(err))
+	c.violation("", whyRefused, "%s: got %s, want success", fmt.Sprintf(what, args...), describe(err))
 	runtime.Goexit()
 }
 
@@ -267,7 +279,7 @@ func describe(err error) string {
 		s += fmt.Sprintf(" (%s)", e.Feature)
 	}
 	if told, ok := status.FromError(e.Cause); ok && e.Cause != nil && e.Reason == "" && len(told.Details()) == 0 {
-		s += " (by its code alone: the status carried no slipway Error)"
+		s += " (by its code alone, without a slipway Error: see J15)"
 	}
 	return fmt.Sprintf("%s: %v", s, err)
 }

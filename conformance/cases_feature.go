@@ -25,7 +25,7 @@ func featureCases() []Case {
 			Needs: []sdk.Feature{sdk.FeatureFileRead}, Doc: "A host reads single files without streaming the volume.",
 		},
 		{
-			ID: "Y04-image-volume", Title: "where image.volume is named, the rootfs of a sealed volume is the container's root, and stays as it was", Promises: []string{"14f", "9k"}, Level: Must, Profile: Core, Run: runImageVolume,
+			ID: "Y04-image-volume", Title: "where image.volume is named, the rootfs of a sealed volume is the container's root, and stays as it was", Promises: []string{"9aa", "14f", "9k"}, Level: Must, Profile: Core, Run: runImageVolume,
 			Needs: []sdk.Feature{sdk.FeatureImageVolume}, Env: []Requirement{EnvBare}, Doc: "Containers write to their root; the next container of the image must not see that.",
 		},
 		{

@@ -42,7 +42,7 @@ func wireCases() []Case {
 		one("J13-last-ack", "a follower that has been told the exit is heard until it has acknowledged all",
 			"A call that ends with the exit loses the last acknowledgement: the record never shrinks, and its output is kept for ever.", runLastAck, "5k"),
 		one("J14-half-close", "a follower that closes its half of the call ends no stdin", "A lost connection looks the same. A process that reads its input to the end then works on half of it.", runHalfClose, "7c"),
-		one("J15-error-detail", "an error has the slipway Error among its details, with class, kind, id and reason, and the code that belongs to the class",
+		one(errorDetailID, "an error has the slipway Error among its details, with class, kind, id and reason, and the code that belongs to the class",
 			"A host decides by the class and its reason. Libraries that send a code and a text alone leave it to guess.", runErrorDetail, "14a"),
 		one("J16-unknown-worker", "every call names its worker, and one that is not there is NotFound of a worker",
 			"A plugin that knows one worker and looks at no name does on it what was meant for another.", runUnknownWorker, "3e"),
@@ -244,7 +244,7 @@ func runTrailers(ctx context.Context, c *C) {
 	header, data, trailer, size, _ := w.frames(volume)
 	in := w.stream(ctx, "Data/StreamIn", header, data, wire.Message{"data": []byte{}}, trailer(size, nil))
 	if _, err := in.Rest(); err != nil {
-		c.Errorf("few languages have that checksum: one that is absent is not checked", "a StreamIn whose trailer has no checksum, and with an empty chunk: got %s, want success", tell(err))
+		c.Errorf("few languages have that checksum: one that is absent is not checked", "a StreamIn whose trailer has no checksum, with an empty chunk, of which the client's half stays open: got %s, want success", tell(err))
 	}
 	frames, err := w.ask(ctx, "Data/StreamOut", wire.Message{"worker": w.worker, "volume": volume}).Rest()
 	if err != nil || len(frames) < 2 {
@@ -366,65 +366,6 @@ func runHalfClose(ctx context.Context, c *C) {
 	}
 }
 
-func runErrorDetail(ctx context.Context, c *C) {
-	w := c.wired(ctx)
-	const why = "a host decides by what is in the details, and by nothing else"
-	id := string(c.VolumeID())
-	for method, call := range map[string]func() error{
-		"Worker/SealVolume": func() error {
-			_, err := w.control.Call(ctx, "Worker/SealVolume", wire.Message{"worker": w.worker, "id": id})
-			return err
-		},
-		"Data/StreamOut": func() error {
-			_, err := w.ask(ctx, "Data/StreamOut", wire.Message{"worker": w.worker, "volume": id}).Rest()
-			return err
-		},
-	} {
-		err := call()
-		w.wants(err, "CLASS_NOT_FOUND", "", why, "%s of a volume that is not there", method)
-		if d := wire.Detail(err); d != nil && (d.Text("kind") != "volume" || d.Text("id") != id) {
-			c.Errorf(why, "%s of volume %q, which is not there: the error is of kind %q and id %q", method, id, d.Text("kind"), d.Text("id"))
-		}
-	}
-	_, err := w.control.Call(ctx, "Worker/CreateVolume", wire.Message{"worker": w.worker, "id": "Not/An-Id", "token": "t"})
-	w.wants(err, "CLASS_INVALID", "spec", why, "Worker/CreateVolume with the id \"Not/An-Id\"")
-}
-
-func runUnknownWorker(ctx context.Context, c *C) {
-	w := c.wired(ctx)
-	id, volume := string(c.VolumeID()), w.volume(ctx)
-	const nobody = "nobody/here"
-	for what, call := range map[string]func() error{
-		"Worker/Status": func() error {
-			_, err := w.control.Call(ctx, "Worker/Status", wire.Message{"worker": nobody})
-			return err
-		},
-		"Worker/CreateVolume": func() error {
-			c.tracker.add(creation{sdk.KindVolume, id, c.main})
-			_, err := w.control.Call(ctx, "Worker/CreateVolume", wire.Message{"worker": nobody, "id": id, "token": "t"})
-			return err
-		},
-		"Worker/ListVolumes": func() error {
-			_, err := w.ask(ctx, "Worker/ListVolumes", wire.Message{"worker": nobody}).Rest()
-			return err
-		},
-		"Worker/DestroyVolume": func() error {
-			_, err := w.control.Call(ctx, "Worker/DestroyVolume", wire.Message{"worker": nobody, "id": volume})
-			return err
-		},
-		"Data/StreamOut": func() error {
-			_, err := w.ask(ctx, "Data/StreamOut", wire.Message{"worker": nobody, "volume": volume}).Rest()
-			return err
-		},
-	} {
-		err := call()
-		w.wants(err, "CLASS_NOT_FOUND", "", "a call says on which worker: another one is never meant", "%s of a worker that is not there", what)
-		if d := wire.Detail(err); d != nil && d.Text("kind") != "worker" {
-			c.Errorf("NotFound says what was not found", "%s of a worker that is not there: the error is of kind %q", what, d.Text("kind"))
-		}
-	}
-}
-
 func runNewerHost(ctx context.Context, c *C) {
 	w := c.wired(ctx)
 	w.call(ctx, "Worker/Status", wire.Message{"worker": w.worker, "?": true})
@@ -434,6 +375,6 @@ func runNewerHost(ctx context.Context, c *C) {
 	header, data, trailer, size, sum := w.frames(volume)
 	newer := wire.Message{"?": true}
 	if _, err := w.stream(ctx, "Data/StreamIn", header, newer, data, newer, trailer(size, sum)).Rest(); err != nil {
-		c.Errorf("what a peer does not know is ignored by it", "a StreamIn with frames of a newer version between its chunks: got %s, want success", tell(err))
+		c.Errorf("what a peer does not know is ignored by it", "a StreamIn with frames of a newer version between its chunks, of which the client's half stays open: got %s, want success", tell(err))
 	}
 }

@@ -64,7 +64,7 @@ func (w *wired) refusesStart(ctx context.Context, start wire.Message, reason, wh
 func (w *wired) wantNoProcess(ctx context.Context, container string) {
 	answers, err := w.ask(ctx, "Worker/ListProcesses", wire.Message{"worker": w.worker, "container": container}).Rest()
 	if err != nil {
-		w.c.Fatalf("a call that nothing speaks against must succeed", "Worker/ListProcesses: got %s, want success", tell(err))
+		w.c.Fatalf(whyRefused, "Worker/ListProcesses: got %s, want success", tell(err))
 	}
 	for _, a := range answers {
 		if list, _ := a["processes"].([]any); len(list) > 0 {

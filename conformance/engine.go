@@ -118,7 +118,7 @@ func (s *suite) prejudge(ctx context.Context, kase Case) (Status, string) {
 		return Skipped, interrupted(ctx)
 	}
 	if !kase.Exclusive && !slices.Contains(kase.Env, EnvProgram) {
-		if how := s.over(ctx, s.patience()); how != "" {
+		if how := s.over(ctx); how != "" {
 			return Skipped, "the plugin had ended, " + how
 		}
 	}
@@ -193,7 +193,7 @@ func (s *suite) attempt(ctx context.Context, kase Case, number int, r *Result) {
 	go func() {
 		defer close(done)
 		defer func() {
-			timedOut = caseCtx.Err() == context.DeadlineExceeded
+			timedOut = caseCtx.Err() == context.DeadlineExceeded && ctx.Err() == nil // else it is the run whose time is up
 			cancel()
 			c.wg.Wait()
 		}()
@@ -202,10 +202,10 @@ func (s *suite) attempt(ctx context.Context, kase Case, number int, r *Result) {
 	}()
 	hung := !wait(caseCtx, done, s.opts.HangGrace)
 	if hung {
-		c.violation("2a", "a context bounds the call: a host that waits longer hangs with it",
+		c.timeUp("a context bounds the call: a host that waits longer hangs with it",
 			"a call had not returned %v after its context had ended; the case was given up", s.opts.HangGrace)
 	} else if timedOut {
-		c.violation("2a", "the case could not be done in its time", "the case took longer than %v; on a busy machine give it more by --time-scale (in Go Options.TimeScale)", limit)
+		c.timeUp("the case could not be done in its time", "the case took longer than %v; on a busy machine give it more by --time-scale (in Go Options.TimeScale)", limit)
 	}
 	s.cleanUp(ctx, c)
 

@@ -383,7 +383,7 @@ func TestReports(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"FAIL core/a-fail", "it matters", "ERROR core/a-broken", "not-observable core/a-blind", "core     not",
-		"    1 more cases have seen the same: core/a-like"} {
+		"    1 more cases have failed alike: core/a-like"} {
 		if !strings.Contains(text.String(), want) {
 			t.Errorf("the text lacks %q:\n%s", want, text.String())
 		}

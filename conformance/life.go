@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -20,8 +19,7 @@ type life struct {
 	running map[string]bool // cases that share the process
 	witness []string        // those of them that ran when one of them was first told that the plugin is gone
 
-	look sync.Once
-	how  string // it ended; set by look
+	waited sync.Once // for how it has ended
 }
 
 // began notes that a case runs, and returns how to note its end. A case that has the plugin to itself may be the one that ends it.
@@ -54,22 +52,37 @@ func (l *life) heard(kase Case, err error) {
 	}
 }
 
-// over tells in words how the process of the cases that run side by side has ended, and while which of them; empty: as far as can be known it runs. Once a case was
-// told that it is gone, that is waited for, once and for no longer than patience.
-func (s *suite) over(ctx context.Context, patience time.Duration) string {
-	l := &s.life
-	l.mu.Lock()
-	witness := l.witness
-	l.mu.Unlock()
-	if witness == nil || s.inst.Ended == nil {
+// over tells in words how the process of the cases that run side by side has ended, and while which of them; empty: as far as can be known it runs. Nobody asks before
+// a case was told that it is gone.
+func (s *suite) over(ctx context.Context) string {
+	s.life.mu.Lock()
+	witness := s.life.witness
+	s.life.mu.Unlock()
+	if witness == nil {
 		return ""
 	}
-	l.look.Do(func() {
-		ctx, cancel := context.WithTimeout(ctx, patience)
+	how := s.ended(ctx)
+	if how == "" {
+		return ""
+	}
+	return fmt.Sprintf("while %s ran: %s", strings.Join(witness, ", "), how)
+}
+
+// ended tells how the plugin's process has ended; empty: as far as can be known it runs. For that it waits once in a run: a plugin that lives and says that it is
+// gone, as one does whose connection breaks, would else cost each case that time.
+func (s *suite) ended(ctx context.Context) (how string) {
+	if s.inst.Ended == nil {
+		return ""
+	}
+	s.life.waited.Do(func() {
+		ctx, cancel := context.WithTimeout(ctx, s.patience())
 		defer cancel()
-		if how := s.inst.Ended(ctx); how != "" {
-			l.how = fmt.Sprintf("while %s ran: %s", strings.Join(witness, ", "), how)
-		}
+		how = s.inst.Ended(ctx)
 	})
-	return l.how
+	if how == "" {
+		now, cancel := context.WithCancel(ctx)
+		cancel()
+		how = s.inst.Ended(now)
+	}
+	return how
 }

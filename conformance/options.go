@@ -5,13 +5,14 @@ import (
 	"math/rand/v2"
 	"path"
 	"slices"
+	"strings"
 	"time"
 )
 
 // Options are the optional settings of a run. Their zero value runs everything.
 type Options struct {
 	Profiles []Profile // empty: those of [Usual], and cases of others that Only names
-	// Only and Skip hold patterns of path.Match for IDs. Of what Only leaves out nothing is said but that it was skipped.
+	// Only and Skip hold patterns of path.Match for IDs, or the part before the first "-", such as P01. Of what Only leaves out nothing is said but that it was skipped.
 	Only, Skip []string
 	// Without are requirements that the target lacks on purpose. Cases that need one are left out; else they are [EnvMissing].
 	Without  []Requirement
@@ -105,9 +106,10 @@ func (o Options) deselected(c Case) string {
 }
 
 func matchesAny(patterns []string, id string) bool {
+	number, _, _ := strings.Cut(id, "-")
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, err := path.Match(p, id)
-		return ok && err == nil
+		return ok && err == nil || p == number
 	})
 }
 

@@ -16,7 +16,7 @@ type Rule struct {
 
 // Promise is one thing that a rule says, such as can be tested. Its ID never changes its meaning, and is not used again.
 type Promise struct {
-	ID   string // the rule's number and a letter, such as "3b"
+	ID   string // the rule's number and a letter, such as "3b"; after z come aa, ab and so on
 	By   Party
 	Text string
 }
@@ -53,9 +53,9 @@ func FindPromise(id string) (Promise, bool) {
 	return Promise{}, false
 }
 
-// plugin and host make promises of the rule that they stand in, which puts its number before the letter.
-func plugin(letter, text string) Promise { return Promise{letter, ByPlugin, text} }
-func host(letter, text string) Promise   { return Promise{letter, ByHost, text} }
+// plugin and host make promises of the rule that they stand in, which puts its number before the letters.
+func plugin(letters, text string) Promise { return Promise{letters, ByPlugin, text} }
+func host(letters, text string) Promise   { return Promise{letters, ByHost, text} }
 
 // inEveryCase are the promises that the suite itself looks at, whatever a case is about: the bound of a call, the callbacks of a follower, the form of an
 // error, and what is destroyed after the case.

@@ -30,6 +30,7 @@ func volumeRules() []Rule {
 			host("x", `The host mounts an open volume writable in one container at a time, streams only into volumes that nothing mounts, and never destroys one that is mounted or has living clones.`),
 			plugin("y", `The path of an archive that goes in passes no file and no symbolic link, nor ends at one: Invalid (path).`),
 			plugin("z", `Whatever follows the end mark of an archive is read to its end and thrown away.`),
+			plugin("aa", `Where image.volume is named, a container made of a sealed volume has that volume's rootfs as its root, and leaves the volume as it was. A volume that is open is FailedPrecondition (not-sealed), and one that is not there NotFound of that volume.`),
 		}},
 		{10, "Labels and lists", "Labels are set at creation and come back from the lists. The host puts slipway.installation on all that it makes.", []Promise{
 			plugin("a", `Labels within the bounds (32 of them, 4 KiB in all, keys of 1 to 63 of a-z, 0-9 and "._/-", values of at most 256 bytes of UTF-8) come back from the lists as they were given.`),

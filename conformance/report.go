@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
@@ -30,7 +31,7 @@ func WriteText(w io.Writer, s Summary, opts TextOptions) error {
 				alike[likeness(r)] = append(alike[likeness(r)], r.Name())
 			}
 		}
-		for _, r := range lastFirst(s.Results) {
+		for _, r := range inOrder(s.Results, alike) {
 			if r.Status != Fail {
 				writeResult(&b, r, nil, opts.Again)
 			} else if names := alike[likeness(r)]; names[0] == r.Name() {
@@ -76,19 +77,43 @@ func WriteText(w io.Writer, s Summary, opts TextOptions) error {
 	return err
 }
 
-// lastFirst has what was left at the end before the others where that has failed: if the plugin did not live so long, the rest follows from that.
-func lastFirst(all []Result) []Result {
-	i := slices.IndexFunc(all, func(r Result) bool { return r.ID == nothingLeftID && r.Status == Fail })
-	if i < 0 {
-		return all
+// likeness is equal for cases that have seen the same, but for the ids that each has for itself. Of a call that was refused though nothing spoke against it, also what
+// it was about does not matter: what a plugin cannot do, it refuses to many cases in many places.
+func likeness(r Result) string {
+	text := ownIDs.ReplaceAllString(failureText(r), "")
+	if slices.ContainsFunc(r.Failures, func(f Failure) bool { return f.Why != whyRefused }) {
+		return text
 	}
-	return slices.Concat(all[i:i+1], all[:i], all[i+1:])
+	return particulars.ReplaceAllString(text, "")
 }
 
-// likeness is equal for cases that have seen the same, but for the ids that each has for itself.
-func likeness(r Result) string { return ownIDs.ReplaceAllString(failureText(r), "") }
+var (
+	ownIDs = regexp.MustCompile(`\b` + idPrefix + `[a-z0-9-]+`)
+	// particulars are what is quoted, paths, and numbers.
+	particulars = regexp.MustCompile(`"[^"]*"|'[^']*'|/[^\s:;,")]*|[0-9]+`)
+)
 
-var ownIDs = regexp.MustCompile(`\b` + idPrefix + `[a-z0-9-]+`)
+// many is from how many cases on that have failed alike a report tells of them before all others: whoever mends that sees what is left.
+const many = 5
+
+// inOrder has results as they are told: how the plugin has ended, where it has, what others follow from, what many cases have seen, and then the rest as it stands.
+func inOrder(all []Result, alike map[string][]string) []Result {
+	weight := func(r Result) int {
+		n := len(alike[likeness(r)])
+		switch {
+		case r.ID == nothingLeftID && r.Status == Fail:
+			return len(all) + 1
+		case r.ID == errorDetailID && r.Status == Fail: // without details whatever a plugin refuses is refused in a wrong way
+			return len(all)
+		case r.Status != Fail || n < many:
+			return 0
+		}
+		return n
+	}
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b Result) int { return cmp.Compare(weight(b), weight(a)) })
+	return all
+}
 
 func writeResult(b *strings.Builder, r Result, alike []string, again func(string) string) {
 	switch r.Status {
@@ -109,22 +134,23 @@ func writeResult(b *strings.Builder, r Result, alike []string, again func(string
 		}
 	}
 	if len(alike) > 0 {
-		fmt.Fprintf(b, "    %d more cases have seen the same: %s\n", len(alike), strings.Join(alike, ", "))
+		fmt.Fprintf(b, "    %d more cases have failed alike: %s\n", len(alike), strings.Join(alike, ", "))
 	}
 	if again != nil && (r.Status == Fail || r.Status == Error) {
 		fmt.Fprintf(b, "    again: %s\n", again(r.ID))
 	}
 }
 
-// slowest is how many cases a report names for the time they took.
+// slowest is how many cases a report names for the time they took, where that is a choice among more.
 const slowest = 10
 
 func writeSlowest(b *strings.Builder, s Summary) {
-	results := s.Slowest(slowest)
-	if len(results) == 0 {
+	all := s.Slowest(len(s.Results))
+	if len(all) <= slowest {
 		return
 	}
-	fmt.Fprintf(b, "slowest of %d:\n", len(s.Results))
+	results := all[:slowest]
+	fmt.Fprintf(b, "slowest of %d:\n", len(all))
 	for _, r := range results {
 		fmt.Fprintf(b, "%8.2f s  %s\n", r.Seconds, r.Name())
 	}

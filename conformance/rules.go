@@ -15,7 +15,7 @@ func WriteRules(w io.Writer) error {
 Generated from the tables of package conformance: ` + "`go test ./conformance -run TestRulesAreUpToDate -update`" + `. The documentation of package [sdk](doc.go) has each rule in a
 sentence, and the [.proto files](proto/slipway/runtime/v1alpha1) what each call and field means.
 
-Each promise has a number, which is its rule's, and a letter. They are stable: a promise's meaning does not change under its name, and a name is not used again. "plugin" are promises of a
+Each promise has a number, which is its rule's, and a letter or two. They are stable: a promise's meaning does not change under its name, and a name is not used again. "plugin" are promises of a
 plugin to its host, "host" those of the host to a plugin. Beside a plugin's promise stand the [conformance cases](../conformance/CASES.md) that hold it: one says "no case" where none does, and
 "every case" where the suite looks whatever a case is about. What holds the host to its own promises are its own tests.
 The suite runs eight cases at once (in a Go test as many as -parallel says), but for those that must be alone: a plugin serves several calls at a time from the first case on.
@@ -94,6 +94,10 @@ that is, matters only as 9c and 9d say.
 	for _, p := range processAnswers() {
 		b.WriteString("| " + p.call + " | " + strings.Join(p.in[:], " | ") + " |\n")
 	}
+	b.WriteString(`
+"being started" is while a StartProcess of the same id is under way. It may fail, as Invalid for one, and then the process was never started (1i): whoever has waited with another token starts it then.
+Of several starts at once with tokens of their own one wins at most (1d, held by D04), and of several with one token all end alike (3a, held by P20).
+`)
 }
 
 func writeHandling(b *strings.Builder) {

@@ -306,12 +306,9 @@ func NothingLeft() Case {
 
 // tellEnd says how the plugin's process ended, which has gone away.
 func (c *C) tellEnd(ctx context.Context) {
-	patience := c.suite.patience()
-	how := c.suite.over(ctx, patience)
-	if how == "" && c.suite.inst.Ended != nil { // under a case that had it to itself
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		how = c.suite.inst.Ended(ctx)
+	how := c.suite.over(ctx)
+	if how == "" { // under a case that had it to itself, or not at all
+		how = c.suite.ended(ctx)
 	}
 	if how != "" {
 		c.Errorf("a plugin lives until it is told to end; one of the cases that ran then has ended it, and what failed after it says nothing", "it did not live to the end of the run: %s", how)

@@ -61,7 +61,7 @@ func TestWants(t *testing.T) {
 
 // TestDescribeTellsBareCodes: what a plugin's library said by its code alone has a class, but its author wants to know why the rest is not there.
 func TestDescribeTellsBareCodes(t *testing.T) {
-	bare := "the status carried no slipway Error"
+	bare := "without a slipway Error"
 	for err, told := range map[error]bool{
 		&sdk.Error{Class: sdk.NotFound, Message: "x", Cause: status.Error(codes.NotFound, "x")}:                                     true,
 		&sdk.Error{Class: sdk.NotFound, Message: "x"}:                                                                               false,

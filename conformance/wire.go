@@ -3,7 +3,10 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -143,7 +146,7 @@ func schemaOf(m wire.Message) sdk.Schema {
 func (w *wired) call(ctx context.Context, method string, m wire.Message) wire.Message {
 	answer, err := w.conn(method).Call(ctx, method, m)
 	if err != nil {
-		w.c.Fatalf("a call that nothing speaks against must succeed", "%s: got %s, want success", method, tell(err))
+		w.c.Fatalf(whyRefused, "%s: got %s, want success", method, tell(err))
 	}
 	return answer
 }
@@ -152,7 +155,7 @@ func (w *wired) call(ctx context.Context, method string, m wire.Message) wire.Me
 func (w *wired) ask(ctx context.Context, method string, m wire.Message) *wire.Stream {
 	s, err := w.conn(method).Ask(ctx, method, m)
 	if err != nil {
-		w.c.Fatalf("a call that nothing speaks against must succeed", "%s: got %s, want success", method, tell(err))
+		w.c.Fatalf(whyRefused, "%s: got %s, want success", method, tell(err))
 	}
 	return s
 }
@@ -166,7 +169,7 @@ func (w *wired) stream(ctx context.Context, method string, frames ...wire.Messag
 		}
 	}
 	if err != nil {
-		w.c.Fatalf("a call that nothing speaks against must succeed", "%s: got %s, want success", method, tell(err))
+		w.c.Fatalf(whyRefused, "%s: got %s, want success", method, tell(err))
 	}
 	return s
 }
@@ -200,7 +203,7 @@ func tell(err error) string {
 	s := status.Convert(err)
 	detail := wire.Detail(err)
 	if detail == nil {
-		return fmt.Sprintf("the status %v without a slipway Error in its details: %.300s", s.Code(), s.Message())
+		return fmt.Sprintf("the status %v without a slipway Error in its details, for %s: %.300s", s.Code(), wire.WhyNoDetail(err), s.Message())
 	}
 	text := fmt.Sprintf("the status %v with %s", s.Code(), detail.Text("error_class"))
 	if reason := detail.Text("reason"); reason != "" {
@@ -254,8 +257,18 @@ func (w *wired) start(ctx context.Context, container string, cmd Cmd, stdin bool
 
 // follow begins to follow a process from a position on.
 func (w *wired) follow(ctx context.Context, container, process string, from int64, stdin bool) *wire.Stream {
-	return w.stream(ctx, "Data/FollowProcess", wire.Message{"header": wire.Message{
+	s := w.stream(ctx, "Data/FollowProcess", wire.Message{"header": wire.Message{
 		"worker": w.worker, "container": container, "process": process, "position": from, "stdin": stdin}})
+	const why = "without it a follower does not know where it stands"
+	switch first, err := s.Recv(); {
+	case err != nil:
+		w.c.violation("5m", why, "Data/FollowProcess ended before its first frame, which is \"opened\", with %s", tell(err))
+		runtime.Goexit()
+	case !first.Has("opened"):
+		w.c.violation("5m", why, "the first frame of Data/FollowProcess is %q, want \"opened\"", slices.Sorted(maps.Keys(first)))
+		runtime.Goexit()
+	}
+	return s
 }
 
 // output receives frames of a follower until enough says so, or the call ends, which is a failure. It gives all output and the position after it.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -72,18 +74,27 @@ func suiteError(err error) error {
 }
 
 func (a *app) conformanceListCommand() *cobra.Command {
-	return &cobra.Command{
+	var profiles []string
+	c := &cobra.Command{
 		Use:   "list",
 		Short: "List the cases",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			chosen, err := profilesOf(profiles)
+			if err != nil {
+				return err
+			}
 			t := newTable(a.out, "PROFILE", "LEVEL", "CASE", "TITLE")
 			for _, c := range conformance.Cases() {
-				t.row(c.Profile, c.Level, c.ID, c.Title)
+				if len(chosen) == 0 || slices.Contains(chosen, c.Profile) {
+					t.row(c.Profile, c.Level, c.ID, c.Title)
+				}
 			}
 			return t.end()
 		},
 	}
+	c.Flags().StringSliceVar(&profiles, "profile", nil, "`profiles` to list: "+strings.Join(profileNames(), ", ")+"; default all")
+	return c
 }
 
 func (a *app) conformanceExplainCommand() *cobra.Command {
@@ -104,12 +115,14 @@ func (a *app) conformanceExplainCommand() *cobra.Command {
 	}
 }
 
+// findCase finds a case by its id, or by what stands before the first "-" there.
 func findCase(id string) (conformance.Case, error) {
-	c, ok := conformance.Find(id)
-	if !ok {
-		return c, usageError{fmt.Errorf("there is no case %q: see \"slipway conformance list\"", id)}
+	for _, c := range conformance.Cases() {
+		if number, _, _ := strings.Cut(c.ID, "-"); c.ID == id || number == id {
+			return c, nil
+		}
 	}
-	return c, nil
+	return conformance.Case{}, usageError{fmt.Errorf("there is no case %q: see \"slipway conformance list\"", id)}
 }
 
 func (a *app) conformanceSchemaCommand() *cobra.Command {

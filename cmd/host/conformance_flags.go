@@ -70,7 +70,7 @@ func (t *targetFlags) bind(f *pflag.FlagSet) {
 func (s *suiteFlags) bind(f *pflag.FlagSet) {
 	s.targetFlags.bind(f)
 	f.StringSliceVar(&s.profiles, "profile", nil, "`profiles` to run: "+strings.Join(profileNames(), ", ")+"; default all but stress")
-	f.StringSliceVar(&s.only, "only", nil, "`patterns` of case ids to run, such as 'P*'")
+	f.StringSliceVar(&s.only, "only", nil, "`patterns` of case ids to run, such as 'P*', or numbers of cases, such as P01")
 	f.StringSliceVar(&s.skip, "skip", nil, "`patterns` of case ids to leave out")
 	f.Uint64Var(&s.seed, "seed", 0, "`number` that repeats an earlier run's random choices")
 	f.DurationVar(&s.budget, "budget", defaultBudget, "`time` after which no case begins or goes on any more")
@@ -134,16 +134,13 @@ func quoteWord(w string) string {
 // suite gives what the flags and arguments say. A probe that has to be built is.
 func (s *suiteFlags) suite(ctx context.Context, plugin []string, log *slog.Logger) (conformance.Target, conformance.Options, error) {
 	opts := conformance.Options{Only: s.only, Skip: s.skip, Short: s.short, Seed: s.seed, Budget: s.budget, TimeScale: s.timeScale}
-	for _, p := range s.profiles {
-		if !slices.Contains(profileNames(), p) {
-			return conformance.Target{}, opts, usageError{fmt.Errorf("--profile %s: the profiles are %s", p, strings.Join(profileNames(), ", "))}
-		}
-		opts.Profiles = append(opts.Profiles, conformance.Profile(p))
-	}
 	if s.timeScale <= 0 || s.budget <= 0 {
 		return conformance.Target{}, opts, usageError{errors.New("--time-scale and --budget must be more than zero")}
 	}
 	var err error
+	if opts.Profiles, err = profilesOf(s.profiles); err != nil {
+		return conformance.Target{}, opts, err
+	}
 	if opts.Expected, err = expectations(s.expected); err != nil {
 		return conformance.Target{}, opts, err
 	}
@@ -280,4 +277,16 @@ func profileNames() []string {
 		names = append(names, string(p))
 	}
 	return names
+}
+
+// profilesOf gives the profiles of these names.
+func profilesOf(names []string) ([]conformance.Profile, error) {
+	var profiles []conformance.Profile
+	for _, p := range names {
+		if !slices.Contains(profileNames(), p) {
+			return nil, usageError{fmt.Errorf("--profile %s: the profiles are %s", p, strings.Join(profileNames(), ", "))}
+		}
+		profiles = append(profiles, conformance.Profile(p))
+	}
+	return profiles, nil
 }

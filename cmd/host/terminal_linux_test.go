@@ -123,7 +123,7 @@ func TestConformanceOnTerminal(t *testing.T) {
 	t.Parallel()
 	p, good, _ := suitePlace(t)
 	out, _ := onTerminal(p, 100, "conformance", "run", good, "--only", "P01-*,P02-*", "--time-scale", unhurried)
-	before, after, _ := strings.Cut(out, "slowest of")
+	before, after, _ := strings.Cut(out, "profile ")
 	for _, want := range []string{"0 of 3: ", "P01-run-true", "3 of 3: ", "\x1b[K"} {
 		if !strings.Contains(before, want) {
 			t.Errorf("no %q in\n%q", want, before)

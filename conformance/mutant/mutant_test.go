@@ -98,7 +98,7 @@ func TestCheck(t *testing.T) {
 // smoke are the mutants of the gate, at least one of each group: those that stand at the plugin's end and those at the host's, one that hangs,
 // and on each base some.
 var smoke = []string{
-	"already-exists-missing", "failure-remembered", "label-lost", "clone-shares", "links-made-safe", "first-entry-counts", "bad-archive-accepted",
+	"already-exists-missing", "failure-remembered", "label-lost", "clone-shares", "links-made-safe", "first-entry-counts", "bad-archive-accepted", "absolute-path-taken",
 	"read-only-ignored", "volumes-die-too", "offset-ignored", "cancel-ignored", "double-start", "hup-is-term", "killed-is-zero", "late-byte",
 	"from-ignored", "exit-ends", "lines-only", "stdin-cut", "path-ignored", "writes-through-links", "zero-after-crash", "old-exits-lost", "tty-forgotten",
 	"ticket-kept", "hundred-exits", "stdin-unheard", "ends-with-exit", "privilege-dropped",

@@ -81,8 +81,8 @@ function checkClean(path) {
 
 export function checkCreateVolume(r) {
   checkMade(r, 'volume');
-  need(!r.clone || !r.importPath.length, 'spec', 'a volume has one source at most');
-  if (r.clone) checkID(r.clone, 'cloned volume');
+  need(!r.cloneOf || !r.importPath.length, 'spec', 'a volume has one source at most');
+  if (r.cloneOf) checkID(r.cloneOf, 'cloned volume');
   need(!r.importPath.includes(0), 'path', 'the path to import has a NUL');
   for (const n of [r.uid, r.gid]) need(n >= 0 && n <= 4294967294, 'spec', 'uid and gid go from 0 to 4294967294');
 }

@@ -35,9 +35,9 @@ export class Volumes extends Things {
 
   async createVolume(r) {
     await this.create(r, (volume) => {
-      const parent = r.clone ? this.made(r.clone) : null;
-      if (parent && parent.state !== 'SEALED') throw refused('not-sealed', `volume "${r.clone}" is not sealed`);
-      Object.assign(volume, { parent: r.clone, streams: new Set(), tree: `${this.#dir}/${r.id}` });
+      const parent = r.cloneOf ? this.made(r.cloneOf) : null;
+      if (parent && parent.state !== 'SEALED') throw refused('not-sealed', `volume "${r.cloneOf}" is not sealed`);
+      Object.assign(volume, { parent: r.cloneOf, streams: new Set(), tree: `${this.#dir}/${r.id}` });
       return this.#make(volume, parent, r);
     });
   }

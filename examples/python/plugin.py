@@ -122,9 +122,9 @@ class WorkerService:
     def CreateVolume(self, request, context):
         s = self.store(request.worker)
         check_new("volume", request)
-        if request.clone:
-            check_id("volume", request.clone)
-        if request.clone and request.import_path:
+        if request.clone_of:
+            check_id("volume", request.clone_of)
+        if request.clone_of and request.import_path:
             raise invalid("spec", f'volume "{request.id}" has two sources')
         if not 0 <= min(request.uid, request.gid) <= max(request.uid, request.gid) < 2**32 - 1:
             raise invalid("spec", f'volume "{request.id}": its owner must be numbers from 0 to 4294967294')
@@ -132,7 +132,7 @@ class WorkerService:
             raise unsupported("volume.import")
         if request.privileged:
             raise unsupported("privileged")
-        s.create_volume(request.id, request.token, dict(request.labels), request.clone, request.uid, request.gid)
+        s.create_volume(request.id, request.token, dict(request.labels), request.clone_of, request.uid, request.gid)
         return worker_pb2.CreateVolumeResponse()
 
     def SealVolume(self, request, context):

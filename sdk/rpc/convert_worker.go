@@ -35,14 +35,14 @@ func statusFromPB(s *pb.StatusResponse) sdk.Status {
 
 func volumeSpecToPB(worker string, s sdk.VolumeSpec) *pb.CreateVolumeRequest {
 	return &pb.CreateVolumeRequest{
-		Worker: worker, Id: string(s.ID), Token: string(s.Token), Labels: s.Labels, Clone: string(s.Clone),
+		Worker: worker, Id: string(s.ID), Token: string(s.Token), Labels: s.Labels, CloneOf: string(s.Clone),
 		ImportPath: []byte(s.Import), Uid: s.UID, Gid: s.GID, Privileged: s.Privileged,
 	}
 }
 
 func volumeSpecFromPB(r *pb.CreateVolumeRequest) sdk.VolumeSpec {
 	return sdk.VolumeSpec{
-		ID: sdk.VolumeID(r.Id), Token: sdk.Token(r.Token), Labels: r.Labels, Clone: sdk.VolumeID(r.Clone),
+		ID: sdk.VolumeID(r.Id), Token: sdk.Token(r.Token), Labels: r.Labels, Clone: sdk.VolumeID(r.CloneOf),
 		Import: string(r.ImportPath), UID: r.Uid, GID: r.Gid, Privileged: r.Privileged,
 	}
 }

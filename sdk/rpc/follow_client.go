@@ -3,6 +3,7 @@ package rpc
 import (
 	"context"
 	"io"
+	"strconv"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -81,21 +82,33 @@ func (f *follower) receive(end func()) (err error, own bool) {
 		m, err := f.stream.Recv()
 		if err == io.EOF {
 			if !opened {
-				return sdk.NewInternal(nil, "the plugin ended FollowProcess without opening it"), true
+				return sdk.NewInternal(nil, `the plugin ended FollowProcess with OK before its first frame, which is "opened"`), true
 			}
 			return nil, false
 		}
 		if err != nil {
 			return err, false
 		}
-		if o := m.GetOpened(); opened != (o == nil) {
-			return sdk.NewInternal(nil, "the plugin must open FollowProcess once, before anything else"), true
+		switch o := m.GetOpened(); {
+		case !opened && o == nil:
+			return sdk.NewInternal(nil, `the first frame of the plugin's FollowProcess is %s, want "opened"`, frameName(m)), true
+		case opened && o != nil:
+			return sdk.NewInternal(nil, `the plugin's FollowProcess has the frame "opened" twice, want it once, before all others`), true
 		}
 		opened = true
 		if err := f.dispatch(m, end); err != nil {
 			return err, true
 		}
 	}
+}
+
+// frameName is what the published files call a frame.
+func frameName(m *pb.FollowProcessResponse) string {
+	r := m.ProtoReflect()
+	if d := r.WhichOneof(r.Descriptor().Oneofs().ByName("frame")); d != nil {
+		return strconv.Quote(string(d.Name()))
+	}
+	return "none that this version knows"
 }
 
 func (f *follower) dispatch(m *pb.FollowProcessResponse, end func()) error {

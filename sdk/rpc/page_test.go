@@ -58,9 +58,11 @@ func TestNamesOnThePage(t *testing.T) {
 	}
 }
 
-// TestNamesAreNoKeywords: what is a keyword of Python cannot be written there as a field's name, and generated code of other languages calls it something else.
+// TestNamesAreNoKeywords: what is a keyword of Python cannot be written there as a field's name, what each object of Ruby has as a method hides the field there (for C#, where
+// each message has a method Clone, no code with such a field compiles), and generated code of other languages calls it something else.
 func TestNamesAreNoKeywords(t *testing.T) {
-	keywords := strings.Fields("and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield")
+	methods := strings.Fields("class clone define_singleton_method display dup enum_for extend freeze hash inspect itself method methods object_id send tap then to_enum to_h to_s")
+	keywords := append(methods, strings.Fields("and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield")...)
 	protoregistry.GlobalFiles.RangeFilesByPackage("slipway.runtime.v1alpha1", func(f protoreflect.FileDescriptor) bool {
 		var look func(protoreflect.MessageDescriptors)
 		look = func(messages protoreflect.MessageDescriptors) {
@@ -68,7 +70,7 @@ func TestNamesAreNoKeywords(t *testing.T) {
 				fields := messages.Get(i).Fields()
 				for j := range fields.Len() {
 					if name := fields.Get(j); slices.Contains(keywords, string(name.Name())) {
-						t.Errorf("%s is a keyword", name.FullName())
+						t.Errorf("%s is a keyword, or a method of all objects", name.FullName())
 					}
 				}
 				look(messages.Get(i).Messages())

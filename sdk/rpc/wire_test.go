@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"google.golang.org/grpc"
@@ -128,10 +129,20 @@ func TestStreamInThatIsNotWhole(t *testing.T) {
 	}
 }
 
-// badServer answers StreamOut with what a test gives.
+// badServer answers StreamOut and FollowProcess with what a test gives.
 type badServer struct {
 	pb.UnimplementedDataServer
-	frames []*pb.StreamOutResponse
+	frames  []*pb.StreamOutResponse
+	follows []*pb.FollowProcessResponse
+}
+
+func (s *badServer) FollowProcess(stream grpc.BidiStreamingServer[pb.FollowProcessRequest, pb.FollowProcessResponse]) error {
+	for _, f := range s.follows {
+		if err := stream.Send(f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (s *badServer) StreamOut(_ *pb.StreamOutRequest, stream grpc.ServerStreamingServer[pb.StreamOutResponse]) error {
@@ -188,6 +199,29 @@ func TestStreamOutThatIsNotWhole(t *testing.T) {
 			err := w.StreamOut(t.Context(), "v", sdk.StreamOut{}, io.Discard)
 			if c.whole && err != nil || !c.whole && !errors.Is(err, sdk.Internal) {
 				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// TestFollowThatIsNotOpened: the error names the frame, for whoever writes a plugin looks for it in the published files.
+func TestFollowThatIsNotOpened(t *testing.T) {
+	opened := &pb.FollowProcessResponse{Frame: &pb.FollowProcessResponse_Opened{Opened: &pb.Opened{}}}
+	for name, c := range map[string]struct {
+		frames []*pb.FollowProcessResponse
+		says   string
+	}{
+		"nothing": {nil, `ended FollowProcess with OK before its first frame, which is "opened"`},
+		"exit first": {[]*pb.FollowProcessResponse{{Frame: &pb.FollowProcessResponse_Exit{Exit: &pb.Exit{}}}, opened},
+			`the first frame of the plugin's FollowProcess is "exit", want "opened"`},
+		"no frame": {[]*pb.FollowProcessResponse{{}}, `the first frame of the plugin's FollowProcess is none that this version knows, want "opened"`},
+		"twice":    {[]*pb.FollowProcessResponse{opened, opened}, `the plugin's FollowProcess has the frame "opened" twice`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c0 := client(t, func(r grpc.ServiceRegistrar) { pb.RegisterDataServer(r, &badServer{follows: c.frames}) })
+			w, _ := c0.Runtime().Worker("w")
+			if err := w.FollowProcess(t.Context(), "c", "p", 0, sdk.Follow{}); !errors.Is(err, sdk.Internal) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("got %v, want %q", err, c.says)
 			}
 		})
 	}

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	_ "google.golang.org/grpc/health/grpc_health_v1" // so that its messages are known by name
-	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -167,8 +167,9 @@ func (c *Conn) Call(ctx context.Context, name string, request Message) (Message,
 	if err := errors.Join(err1, err2); err != nil {
 		return nil, err
 	}
-	if err := c.conn.Invoke(ctx, m.path, in, out); err != nil {
-		return nil, err
+	var trailer metadata.MD
+	if err := c.conn.Invoke(ctx, m.path, in, out, grpc.Trailer(&trailer)); err != nil {
+		return nil, withDetails(err, trailer)
 	}
 	return decode(out)
 }
@@ -224,7 +225,7 @@ func (s *Stream) Recv() (Message, error) {
 		return nil, err
 	}
 	if err := s.stream.RecvMsg(out); err != nil {
-		return nil, err
+		return nil, withDetails(err, s.stream.Trailer())
 	}
 	return decode(out)
 }
@@ -242,17 +243,6 @@ func (s *Stream) Rest() ([]Message, error) {
 		}
 		all = append(all, m)
 	}
-}
-
-// Detail gives the contract's own part of an error; nil: there is none.
-func Detail(err error) Message {
-	for _, d := range status.Convert(err).Details() {
-		if d, ok := d.(proto.Message); ok && string(d.ProtoReflect().Descriptor().FullName()) == Package+"Error" {
-			m, _ := decode(d)
-			return m
-		}
-	}
-	return nil
 }
 
 // Parse reads a message that was sent as a request of a method, or as its answer. Newer tells whether there was something in it that this version does
@@ -290,4 +280,17 @@ func blank(name string, answer bool) (proto.Message, error) {
 		return newMessage(m.desc.Output())
 	}
 	return newMessage(m.desc.Input())
+}
+
+// BuildError makes what stands in the details of a status that is not OK.
+func BuildError(m Message) ([]byte, error) {
+	t, err := protoregistry.GlobalTypes.FindMessageByName(errorName)
+	if err != nil {
+		return nil, err
+	}
+	e, err := encode(t.Descriptor(), m)
+	if err != nil {
+		return nil, err
+	}
+	return proto.Marshal(e)
 }

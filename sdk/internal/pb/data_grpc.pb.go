@@ -32,8 +32,9 @@ const (
 // Data moves bulk, on a connection of its own.
 //
 // Bytes go in chunks of 256 KiB by custom, 1 MiB at most, empty ones being allowed; how they are cut means nothing. After the
-// last chunk comes a trailer. A stream without its trailer has failed, and so has one whose trailer does not fit: the
-// receiver then fails the call as CLASS_INTERNAL.
+// last chunk comes a trailer. A stream without its trailer has failed, and so has one whose trailer does not fit, in length or checksum: the
+// receiver then fails the call as CLASS_INTERNAL. The trailer is the end: a server answers StreamIn then, and does not wait for the client to
+// close its half of the call.
 type DataClient interface {
 	// StreamIn unpacks a tar archive below a path of an open volume. Names in it are relative, with or without "./" before them;
 	// one that is absolute is either taken as below that path or refused.
@@ -171,8 +172,9 @@ type Data_FollowProcessClient = grpc.BidiStreamingClient[FollowProcessRequest, F
 // Data moves bulk, on a connection of its own.
 //
 // Bytes go in chunks of 256 KiB by custom, 1 MiB at most, empty ones being allowed; how they are cut means nothing. After the
-// last chunk comes a trailer. A stream without its trailer has failed, and so has one whose trailer does not fit: the
-// receiver then fails the call as CLASS_INTERNAL.
+// last chunk comes a trailer. A stream without its trailer has failed, and so has one whose trailer does not fit, in length or checksum: the
+// receiver then fails the call as CLASS_INTERNAL. The trailer is the end: a server answers StreamIn then, and does not wait for the client to
+// close its half of the call.
 type DataServer interface {
 	// StreamIn unpacks a tar archive below a path of an open volume. Names in it are relative, with or without "./" before them;
 	// one that is absolute is either taken as below that path or refused.

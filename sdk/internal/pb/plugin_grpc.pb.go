@@ -6,7 +6,8 @@
 
 // The contract between a host and a runtime plugin. A plugin is a program that a host starts and ends. These four files and
 // sdk/RULES.md are all that its author needs, in whatever language: this one has the way in, worker.proto and data.proto what a worker
-// does, error.proto how calls fail, and RULES.md each promise with the conformance cases that hold it.
+// does, error.proto how calls fail, and RULES.md each promise with the conformance cases that hold it. sdk/proto/README.md says where to
+// begin, and sdk/proto/sessions has one session, message by message.
 //
 // The program. The host starts it in the directory of the operator's file, with the arguments that the operator wrote, and
 // with these variables and no others of its own environment:

@@ -603,9 +603,9 @@ type CreateVolumeRequest struct {
 	Id     string                 `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	Token  string                 `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
 	Labels map[string]string      `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// At most one source is set, or the request is CLASS_INVALID; with none the volume begins empty. clone: id of a sealed volume
+	// At most one source is set, or the request is CLASS_INVALID; with none the volume begins empty. clone_of: id of a sealed volume
 	// of the same worker, copied on write.
-	Clone string `protobuf:"bytes,5,opt,name=clone,proto3" json:"clone,omitempty"`
+	CloneOf string `protobuf:"bytes,5,opt,name=clone_of,json=cloneOf,proto3" json:"clone_of,omitempty"`
 	// Path on the worker that its operator allowed; needs the feature volume.import. The volume begins as a copy of what is there, which
 	// nothing that is written to the volume changes. Bytes without NUL, for names need not be UTF-8. One that is not allowed, or not there, is
 	// CLASS_INVALID with the reason path.
@@ -678,9 +678,9 @@ func (x *CreateVolumeRequest) GetLabels() map[string]string {
 	return nil
 }
 
-func (x *CreateVolumeRequest) GetClone() string {
+func (x *CreateVolumeRequest) GetCloneOf() string {
 	if x != nil {
-		return x.Clone
+		return x.CloneOf
 	}
 	return ""
 }
@@ -1819,6 +1819,7 @@ type StartProcessRequest struct {
 	Path []byte `protobuf:"bytes,5,opt,name=path,proto3" json:"path,omitempty"`
 	// Without the command's own name. The bytes of path, arguments and environment together, and nine for each argument and each
 	// variable, are at most 2 MiB; beyond it is CLASS_INVALID with the reason too-large. Linux counts the nine, too: a NUL and a pointer.
+	// What is within that and the kernel cannot take (E2BIG: of one argument it takes 128 KiB) is CLASS_INVALID with the same reason.
 	Args [][]byte `protobuf:"bytes,6,rep,name=args,proto3" json:"args,omitempty"`
 	// NAME=value, of which the name is not empty; one without "=" or with NUL is CLASS_INVALID with the reason spec. A host gives no name
 	// twice; of one that comes twice the process has the last alone, and a command is sought in the last PATH. Secret: never stored, logged
@@ -3177,13 +3178,13 @@ const file_slipway_runtime_v1alpha1_worker_proto_rawDesc = "" +
 	"\x06labels\x18\x02 \x03(\v2,.slipway.runtime.v1alpha1.Filter.LabelsEntryR\x06labels\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdc\x02\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe1\x02\n" +
 	"\x13CreateVolumeRequest\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x0e\n" +
 	"\x02id\x18\x02 \x01(\tR\x02id\x12\x14\n" +
 	"\x05token\x18\x03 \x01(\tR\x05token\x12Q\n" +
-	"\x06labels\x18\x04 \x03(\v29.slipway.runtime.v1alpha1.CreateVolumeRequest.LabelsEntryR\x06labels\x12\x14\n" +
-	"\x05clone\x18\x05 \x01(\tR\x05clone\x12\x1f\n" +
+	"\x06labels\x18\x04 \x03(\v29.slipway.runtime.v1alpha1.CreateVolumeRequest.LabelsEntryR\x06labels\x12\x19\n" +
+	"\bclone_of\x18\x05 \x01(\tR\acloneOf\x12\x1f\n" +
 	"\vimport_path\x18\x06 \x01(\fR\n" +
 	"importPath\x12\x10\n" +
 	"\x03uid\x18\a \x01(\x03R\x03uid\x12\x10\n" +

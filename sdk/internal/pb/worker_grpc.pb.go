@@ -65,7 +65,7 @@ const (
 //	limits.disk    CreateContainerRequest.limits.disk_bytes
 //	limits.pids    CreateContainerRequest.limits.pids
 //	volume.import  CreateVolumeRequest.import_path
-//	clone.live     CreateVolumeRequest.clone of an open volume
+//	clone.live     CreateVolumeRequest.clone_of an open volume
 //	files.read     StatFile, ListFiles, Data.ReadFile
 //	peer.stream    PeerTicket, PeerSend
 //
@@ -139,7 +139,8 @@ type WorkerClient interface {
 	// DestroyContainer kills at once what runs in the container and removes it and what the plugin made for it. It is done
 	// only when nothing of the container can write any more. Idempotent: one that is not there is a success.
 	DestroyContainer(ctx context.Context, in *DestroyContainerRequest, opts ...grpc.CallOption) (*DestroyContainerResponse, error)
-	// StartProcess starts one command and returns once that is recorded. An id and token that ran never runs again. A
+	// StartProcess starts one command and returns once that is recorded. An id and token that ran never runs again. While a start of the same
+	// id is under way, its token waits for that start and gets the same answer; another token is CLASS_ALREADY_EXISTS at once, or waits, too. A
 	// start that was CLASS_INVALID leaves no record. In a container that is gone but still listed:
 	// CLASS_FAILED_PRECONDITION with the reason dead. A container takes 4096 processes in its life; the next one is
 	// CLASS_FAILED_PRECONDITION with the reason processes.
@@ -410,7 +411,7 @@ type Worker_ListFilesClient = grpc.ServerStreamingClient[ListFilesResponse]
 //	limits.disk    CreateContainerRequest.limits.disk_bytes
 //	limits.pids    CreateContainerRequest.limits.pids
 //	volume.import  CreateVolumeRequest.import_path
-//	clone.live     CreateVolumeRequest.clone of an open volume
+//	clone.live     CreateVolumeRequest.clone_of an open volume
 //	files.read     StatFile, ListFiles, Data.ReadFile
 //	peer.stream    PeerTicket, PeerSend
 //
@@ -484,7 +485,8 @@ type WorkerServer interface {
 	// DestroyContainer kills at once what runs in the container and removes it and what the plugin made for it. It is done
 	// only when nothing of the container can write any more. Idempotent: one that is not there is a success.
 	DestroyContainer(context.Context, *DestroyContainerRequest) (*DestroyContainerResponse, error)
-	// StartProcess starts one command and returns once that is recorded. An id and token that ran never runs again. A
+	// StartProcess starts one command and returns once that is recorded. An id and token that ran never runs again. While a start of the same
+	// id is under way, its token waits for that start and gets the same answer; another token is CLASS_ALREADY_EXISTS at once, or waits, too. A
 	// start that was CLASS_INVALID leaves no record. In a container that is gone but still listed:
 	// CLASS_FAILED_PRECONDITION with the reason dead. A container takes 4096 processes in its life; the next one is
 	// CLASS_FAILED_PRECONDITION with the reason processes.
