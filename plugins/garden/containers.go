@@ -220,6 +220,9 @@ func (w *worker) remove(ctx context.Context, id sdk.ContainerID, last bool) erro
 		w.rest(ctx, id)
 		err = w.garden.Destroy(ctx, string(id))
 	}
+	if !known && sdk.IsNotFound(err, sdk.KindContainer) {
+		err = w.destroyUnlisted(ctx, id)
+	}
 	if err != nil && !sdk.IsNotFound(err, sdk.KindContainer) {
 		return err
 	}
@@ -240,6 +243,16 @@ func (w *worker) remove(ctx context.Context, id sdk.ContainerID, last bool) erro
 		return err
 	}
 	return w.store.Remove(ctx, own...)
+}
+
+// destroyUnlisted destroys a container that the server does not list. Guardian does not list one that is half made, nor, after it was killed, any that it had
+// before: it keeps properties in memory until it is stopped in order. What runs there runs on, and the handle is taken.
+func (w *worker) destroyUnlisted(ctx context.Context, id sdk.ContainerID) error {
+	there, err := w.garden.Has(ctx, string(id))
+	if err != nil || there { // somebody else's
+		return err
+	}
+	return w.garden.Destroy(ctx, string(id))
 }
 
 // restTime is how long a relay that is not used any more may take to end; it does so in milliseconds.

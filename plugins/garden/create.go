@@ -330,6 +330,16 @@ func (w *worker) diagnose(ctx context.Context, spec sdk.ContainerSpec, a *abilit
 		return &sdk.Error{Class: sdk.Exhausted, Kind: sdk.KindContainer, ID: string(spec.ID), Cause: refused,
 			Message: fmt.Sprintf("container %q: %s makes no container now, not even an empty one: %s", spec.ID, w.garden, refusal.Message)}
 	}
+	// The handle may be taken although it is not listed, see destroyUnlisted. Then an empty container does not get it either, and it is free afterwards.
+	err = w.withBare(ctx, bare{strict: a.strict, handle: string(spec.ID)}, func(string) error { return nil })
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, errRefused):
+		return sdk.NewUnavailable(refused, "container %q: %s makes others, but has one of this name that it does not list: %s", spec.ID, w.garden, refusal.Message)
+	case err != nil:
+		return err
+	}
 	return &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonImage, Kind: sdk.KindContainer, ID: string(spec.ID), Cause: refused,
 		Message: fmt.Sprintf("container %q: %s makes others, but refuses this one, with this image and these mounts: %s", spec.ID, w.garden, refusal.Message)}
 }

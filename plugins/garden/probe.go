@@ -2,6 +2,7 @@ package garden
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -27,6 +28,7 @@ type abilities struct {
 // bare says how an empty container is made to see whether it works.
 type bare struct {
 	strict, privileged bool
+	handle             string // empty: one that can be no container's id
 }
 
 // What a probe asks as limits, to look for them in its own cgroup.
@@ -219,10 +221,10 @@ func onlyLoopback(dev string) bool {
 // errRefused says that a server made no container, although it was there.
 var errRefused = errors.New("the server refuses")
 
-// withBare makes an empty container without a network, for as long as do takes. Its handle can be no container's id.
+// withBare makes an empty container without a network, for as long as do takes.
 func (w *worker) withBare(ctx context.Context, b bare, do func(handle string) error) (err error) {
-	handle := "slipway.probe-" + strings.ToLower(rand.Text())
-	rootHandle, slipwayHandle := handle+".root", handle+".slipway"
+	name := "slipway.probe-" + strings.ToLower(rand.Text())
+	handle, rootHandle, slipwayHandle := cmp.Or(b.handle, name), name+".root", name+".slipway"
 	defer func() {
 		undo, cancel := undo(ctx)
 		defer cancel()
@@ -232,7 +234,7 @@ func (w *worker) withBare(ctx context.Context, b bare, do func(handle string) er
 			w.log.Warn("a probe's container is left; it is removed by a later start", "handle", handle, "error", left)
 		}
 	}()
-	properties := map[string]string{claim.OwnProperty: handle, propProbe: strconv.FormatInt(time.Now().Unix(), 10)}
+	properties := map[string]string{claim.OwnProperty: name, propProbe: strconv.FormatInt(time.Now().Unix(), 10)}
 	base, err := w.shimBase(ctx, b.privileged)
 	if err != nil {
 		return err

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"testing"
 
+	"code.cloudfoundry.org/garden"
 	"golang.org/x/sys/unix"
 
 	"github.com/slipway-run/slipway/conformance"
@@ -108,6 +109,53 @@ func TestLikeConcourse(t *testing.T) {
 		options.Only = []string{"E02-unknown-ids", "W10-list-filter", "W27-list-states", "C07-destroy-running", "P02-exec-missing"}
 	}
 	conformance.Run(t, target, options)
+}
+
+// TestLikeGuardian is a server that has forgotten its containers when it was killed, though they run on. Stopped in order it has not.
+func TestLikeGuardian(t *testing.T) {
+	x := newWorld(t, gardentest.Options{LikeGuardian: true}, nil)
+	x.statusOf(t)
+	ctx := testkit.Context(t)
+	spec := sdk.ContainerSpec{ID: "one", Token: token, Image: sdk.Image{Volume: "image"}}
+	records := func() []string {
+		all, err := filepath.Glob(filepath.Join(x.Dir, "garden", "records", "*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	x.container(t, spec)
+	x.StopGarden(t)
+	x.StartGarden(t)
+	if info := x.with(t, func(*Config) {}).containers(t)["one"]; info.State != sdk.ContainerReady {
+		t.Fatalf("after a stop in order: %+v", info)
+	}
+	x.KillGarden()
+	x.StartGarden(t)
+	late := x.with(t, func(*Config) {})
+	if info := late.containers(t)["one"]; info.State != sdk.ContainerGone {
+		t.Errorf("after a kill: %+v", info)
+	}
+	want(t, late.CreateContainer(ctx, spec, nil), sdk.FailedPrecondition, sdk.ReasonDead)
+	late.drop(t, "one")
+	if left := records(); len(left) > 0 {
+		t.Errorf("on the server, unlisted and running, there is still %q", left)
+	}
+	// One of which there is nothing else: it was being made when the server was killed. Repeating that does not blame the image.
+	if err := late.garden.Create(ctx, garden.ContainerSpec{Handle: "two", RootFSPath: "raw://" + late.settings.Rootfs, Properties: garden.Properties{"a": "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	x.KillGarden()
+	x.StartGarden(t)
+	spec.ID = "two"
+	want(t, late.CreateContainer(ctx, spec, nil), sdk.Unavailable, "", x.Garden, "in use")
+	if err := late.CreateContainer(ctx, spec, nil); err != nil {
+		t.Errorf("the next time: %v", err)
+	}
+	late.drop(t, "two")
+	if left := records(); len(left) > 0 {
+		t.Errorf("on the server there is still %q", left)
+	}
 }
 
 // TestStrictMounts is a server that mounts only at what is there, as guardian does. The plugin makes it, in the container's own copy of the image.

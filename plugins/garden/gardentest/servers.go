@@ -41,6 +41,7 @@ type Options struct {
 
 	StrictMounts  bool // Garden refuses containers whose root lacks a mount point, as guardian does
 	MaxContainers int  // Garden refuses to make more; 0: no limit
+	LikeGuardian  bool // Garden has forgotten its containers' properties, and does not list them any more, after it was killed
 	LikeConcourse bool // Garden answers as Concourse's containerd backend does where that differs from guardian
 	NoLimits      bool // Garden ignores the limits of containers, silently
 }
@@ -148,7 +149,7 @@ func (s *Servers) startGarden(ctx context.Context) error {
 	args := []string{"-listen", listen, "-state", filepath.Join(s.Dir, "garden"), "-max-containers", strconv.Itoa(s.options.MaxContainers)}
 	for flag, wanted := range map[string]bool{
 		"-no-userns": s.options.NoUserNamespaces, "-strict-mounts": s.options.StrictMounts, "-no-limits": s.options.NoLimits,
-		"-like-concourse": s.options.LikeConcourse,
+		"-like-concourse": s.options.LikeConcourse, "-like-guardian": s.options.LikeGuardian,
 	} {
 		if wanted {
 			args = append(args, flag)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -75,7 +76,14 @@ func (b *backend) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	forgets, err := b.forgets()
+	if err != nil {
+		return err
+	}
 	for _, rec := range recs {
+		if forgets {
+			rec.Properties = nil
+		}
 		info, err := b.engine.State(ctx, rec.Handle)
 		if err == nil && info.Status != engine.Created {
 			b.containers[rec.Handle] = &container{backend: b, rec: rec}
@@ -91,6 +99,21 @@ func (b *backend) adopt(ctx context.Context) error {
 	}
 	b.log.Info("adopted", lager.Data{"containers": len(b.containers)})
 	return nil
+}
+
+// ordered is the name of a file that says of the last server that it was stopped in order.
+const ordered = "stopped-in-order"
+
+// inOrder leaves word that the server was stopped in order.
+func (b *backend) inOrder() error { return os.WriteFile(filepath.Join(b.state, ordered), nil, 0o600) }
+
+// forgets tells whether properties are lost, since an earlier server was killed.
+func (b *backend) forgets() (bool, error) {
+	err := os.Remove(filepath.Join(b.state, ordered))
+	if errors.Is(err, fs.ErrNotExist) {
+		return b.guardian, nil
+	}
+	return false, err
 }
 
 // Start has nothing to do: open did it all.
@@ -178,7 +201,7 @@ func (b *backend) Containers(wanted garden.Properties) ([]garden.Container, erro
 	slices.SortFunc(all, func(x, y *container) int { return strings.Compare(x.rec.Handle, y.rec.Handle) })
 	var some []garden.Container
 	for _, c := range all {
-		if c.has(wanted) {
+		if c.has(wanted) && c.listed() {
 			some = append(some, c)
 		}
 	}

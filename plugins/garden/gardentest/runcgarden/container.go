@@ -66,6 +66,13 @@ func (c *container) has(wanted garden.Properties) bool {
 	return true
 }
 
+// listed tells whether the server lists it.
+func (c *container) listed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.backend.guardian || len(c.rec.Properties) > 0
+}
+
 // Properties gives all of them.
 func (c *container) Properties() (garden.Properties, error) {
 	c.mu.Lock()

@@ -39,6 +39,7 @@ func run(args []string) error {
 	flags.BoolVar(&o.noUserNamespaces, "no-userns", false, "give no container a user namespace; root there is root here")
 	flags.BoolVar(&o.strictMounts, "strict-mounts", false, "refuse containers whose root lacks a mount point")
 	flags.BoolVar(&o.concourse, "like-concourse", false, "answer as Concourse's containerd backend does: errors of no type, and no property without a value")
+	flags.BoolVar(&o.guardian, "like-guardian", false, "keep properties in memory until the server is stopped in order, and list no container without any")
 	flags.BoolVar(&o.noLimits, "no-limits", false, "ignore all limits of containers, silently")
 	flags.IntVar(&o.maxContainers, "max-containers", 0, "refuse to make more than that `many`; 0: no limit")
 	if err := flags.Parse(args); err != nil {
@@ -97,7 +98,7 @@ func serve(listen string, o options, log lager.Logger) error {
 	case <-ctx.Done():
 	}
 	stopped := make(chan error, 1)
-	go func() { stopped <- errors.Join(s.Stop(), <-served) }()
+	go func() { stopped <- errors.Join(s.Stop(), <-served, b.inOrder()) }()
 	select {
 	case err := <-stopped:
 		return err
@@ -110,7 +111,7 @@ func serve(listen string, o options, log lager.Logger) error {
 type options struct {
 	state, init, runc                        string
 	noUserNamespaces, strictMounts, noLimits bool
-	concourse                                bool
+	concourse, guardian                      bool
 	maxContainers                            int
 }
 
