@@ -5,15 +5,12 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
-	"path"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"mvdan.cc/sh/v3/interp"
 	"mvdan.cc/sh/v3/syntax"
-
-	"github.com/slipway-run/slipway/plugins/memory/internal/tools"
 )
 
 // builtin is one of the shell's own, which replace the interpreter's.
@@ -48,6 +45,33 @@ func ownBuiltin(name string) builtin {
 			}
 			n, _ := strconv.Atoi(args[0])
 			return refuse(hc, n, "%s", args[1])
+		}
+	case "fd":
+		return (*unit).setDescriptor
+	case "unfd":
+		return (*unit).unsetDescriptors
+	case "keep":
+		return (*unit).keepOutput
+	case "sub":
+		return (*unit).substitute
+	case "subbed":
+		return func(u *unit, _ context.Context, _ interp.HandlerContext, _ []string) error {
+			u.p.substituted(-1)
+			return nil
+		}
+	case "pipe":
+		return (*unit).beginPipeline
+	case "stage":
+		return (*unit).endStage
+	case "piped":
+		return (*unit).endPipeline
+	case "sourced":
+		return func(_ *unit, ctx context.Context, hc interp.HandlerContext, _ []string) error {
+			code := hc.LastExitStatus
+			if err := hc.Builtin(ctx, []string{"eval", `BASH_SOURCE=("${BASH_SOURCE[@]:1}")`}); err != nil {
+				return err
+			}
+			return status(code)
 		}
 	case "function":
 		return (*unit).foundFunction
@@ -140,7 +164,7 @@ func (u *unit) runTool(ctx context.Context, hc interp.HandlerContext, name strin
 		return usage
 	}
 	caught := func(k killed) bool { return u.catches(hc, k) }
-	c := command{args: args, dir: hc.Dir, ignored: caught, streams: streams{hc.Stdin, to.Stdout, to.Stderr}}
+	c := command{args: args, dir: hc.Dir, ignored: caught, descriptors: u.descriptors(hc), streams: streams{hc.Stdin, to.Stdout, to.Stderr}}
 	return u.p.run(ctx, x, c, false).Code
 }
 
@@ -330,60 +354,4 @@ func (u *unit) getopts(ctx context.Context, hc interp.HandlerContext, args []str
 		return err
 	}
 	return assign(ctx, hc, pairs...)
-}
-
-// text takes what source prepared.
-func (u *unit) text(name string) (string, bool) {
-	if !strings.HasPrefix(name, sourced) {
-		return "", false
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	text, ok := u.texts[name]
-	delete(u.texts, name)
-	return text, ok
-}
-
-// sourced begins the names by which the interpreter reads vetted scripts. It
-// looks for them on the machine first, where no such name can exist.
-const sourced = "/\x00source/"
-
-// source vets the script that source or . would read.
-func (u *unit) source(hc interp.HandlerContext, args []string) []string {
-	rest := trimDashes(args[1:])
-	if len(rest) == 0 {
-		return fails(2, "%s: give a file", args[0])
-	}
-	text, err := u.sourceText(hc, rest[0])
-	if err != nil {
-		return fails(1, "%s: %v", args[0], err)
-	}
-	text, _, err = u.p.e.vet(rest[0], text, u.pid)
-	if err != nil {
-		return fails(usage, "%s: %v", args[0], err)
-	}
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.texted++
-	key := sourced + strconv.Itoa(u.texted)
-	if u.texts == nil {
-		u.texts = make(map[string]string)
-	}
-	u.texts[key] = text
-	return append([]string{"source", key}, rest[1:]...)
-}
-
-func (u *unit) sourceText(hc interp.HandlerContext, name string) (string, error) {
-	if dev, ok := tools.Device(hc.Dir, name); ok && dev == "stdin" {
-		return u.p.readAll(hc.Stdin)
-	}
-	if !strings.Contains(name, "/") {
-		for elem := range strings.SplitSeq(hc.Env.Get("PATH").String(), ":") {
-			p := path.Join(dirOr(elem), name)
-			if info, err := u.p.ns.Stat(hc.Dir, p); err == nil && info.Mode().IsRegular() {
-				return u.p.readScript(hc.Dir, p)
-			}
-		}
-	}
-	return u.p.readScript(hc.Dir, name)
 }

@@ -91,6 +91,14 @@ func (u *unit) rewrite(hc interp.HandlerContext, args []string, plain bool) []st
 		return u.peelBuiltin(hc, args)
 	case overridable + "declare", direct + "declare":
 		return declare(args[1:])
+	case direct + "source":
+		if len(args) > 1 {
+			return append([]string{"source", sourced + args[1]}, args[2:]...)
+		}
+	case direct + "quiet":
+		return []string{"eval", "case $- in *e*) " + quietVariable + "=e; set +e ;; *) " + quietVariable + "= ;; esac"}
+	case direct + "loud":
+		return []string{"eval", "case $" + quietVariable + " in e) set -e ;; esac"}
 	case "eval":
 		text, _, err := u.p.e.vet("eval", strings.Join(trimDashes(args[1:]), " "), u.pid)
 		if err != nil {

@@ -2,8 +2,10 @@ package shell
 
 import (
 	"runtime"
+	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"mvdan.cc/sh/v3/expand"
 )
@@ -12,11 +14,12 @@ import (
 // that would otherwise go to the machine.
 type environ struct {
 	vars  map[string]expand.Variable
+	began time.Time
 	armed atomic.Bool // until the interpreter has asked where its own files go
 }
 
 func newEnviron(env []string) *environ {
-	e := &environ{vars: make(map[string]expand.Variable, len(env)+5)}
+	e := &environ{vars: make(map[string]expand.Variable, len(env)+5), began: time.Now()}
 	e.armed.Store(true)
 	for _, d := range []struct{ name, value string }{{"HOME", "/root"}, {"PATH", defaultPath}, {"UID", "0"}, {"EUID", "0"}, {"GID", "0"}} {
 		e.vars[d.name] = expand.Variable{Set: true, Kind: expand.String, Str: d.value}
@@ -29,6 +32,22 @@ func newEnviron(env []string) *environ {
 		e.vars[name] = expand.Variable{Set: true, Exported: true, Kind: expand.String, Str: value}
 	}
 	return e
+}
+
+// list is an array that the shell has.
+func (e *environ) list(name string, values ...string) {
+	e.vars[name] = expand.Variable{Set: true, Kind: expand.Indexed, List: values}
+}
+
+// bash is what scripts ask to know whether they may use what bash has and sh has not.
+func (e *environ) bash() {
+	e.list("BASH_VERSINFO", "5", "2", "0", "1", "slipway", "memory")
+	e.vars["BASH_VERSION"] = expand.Variable{Set: true, Kind: expand.String, Str: "5.2.0(1)-slipway"}
+}
+
+// seconds is SECONDS, how long the shell has run.
+func (e *environ) seconds() expand.Variable {
+	return expand.Variable{Set: true, Kind: expand.String, Str: strconv.Itoa(int(time.Since(e.began).Seconds()))}
 }
 
 // nowhere is a directory that no system call accepts.
@@ -48,7 +67,10 @@ func (e *environ) Get(name string) expand.Variable {
 	if user, ok := strings.CutPrefix(name, "HOME "); ok {
 		return expand.Variable{Set: true, Kind: expand.String, Str: homeOf(user)}
 	}
-	return e.vars[name]
+	if v, ok := e.vars[name]; ok || name != "SECONDS" {
+		return v
+	}
+	return e.seconds()
 }
 
 // homeOf is what ~user means: there is nobody but root.
@@ -65,6 +87,9 @@ func (e *environ) Each(f func(string, expand.Variable) bool) {
 		if !f(name, v) {
 			return
 		}
+	}
+	if _, ok := e.vars["SECONDS"]; !ok {
+		f("SECONDS", e.seconds())
 	}
 }
 

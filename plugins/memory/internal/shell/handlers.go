@@ -40,6 +40,9 @@ func (u *unit) open(ctx context.Context, name string, flag int, perm fs.FileMode
 	if text, ok := u.text(name); ok && reads {
 		return u.p.content(io.NopCloser(strings.NewReader(text)))
 	}
+	if fd, ok := tools.Descriptor(hc.Dir, name); ok {
+		return u.openDescriptor(hc, fd, name, reads)
+	}
 	if dev, ok := tools.Device(hc.Dir, name); ok {
 		return u.openDevice(hc, dev, name, reads)
 	}
@@ -113,7 +116,8 @@ func (u *unit) readDir(ctx context.Context, name string) ([]fs.DirEntry, error) 
 
 func (u *unit) stat(ctx context.Context, name string, follow bool) (fs.FileInfo, error) {
 	hc := interp.HandlerCtx(ctx)
-	if dev, ok := tools.Device(hc.Dir, name); ok && dev != "" {
+	_, fd := tools.Descriptor(hc.Dir, name)
+	if _, ok := tools.Device(hc.Dir, name); ok || fd {
 		name = "/dev/null"
 	}
 	if follow {
@@ -173,7 +177,7 @@ func (u *unit) runCommand(ctx context.Context, hc interp.HandlerContext, args []
 		defer cancel(nil)
 		defer context.AfterFunc(j.ctx, func() { cancel(context.Cause(j.ctx)) })()
 	}
-	c := command{name: args[0], args: args[1:], dir: hc.Dir, ignored: u.ignores, waiting: func() (killed, bool) { return u.waiting(hc) }, streams: streams{hc.Stdin, hc.Stdout, hc.Stderr}}
+	c := command{name: args[0], args: args[1:], dir: hc.Dir, ignored: u.ignores, waiting: func() (killed, bool) { return u.waiting(hc) }, descriptors: u.descriptors(hc), streams: streams{hc.Stdin, hc.Stdout, hc.Stderr}}
 	x, err := u.p.e.resolve(u.p.ns, args[0], hc.Dir, hc.Env.Get("PATH").String())
 	c.env = exported(hc.Env, hc.Dir)
 	if err != nil {

@@ -63,15 +63,14 @@ func (e *Engine) vet(name, text string, pid int64) (string, *syntax.File, error)
 	if deep {
 		return "", nil, fmt.Errorf("%s: %w: the limit is %d levels", name, errNesting, e.opts.MaxNesting)
 	}
-	if len(edits) == 0 {
-		return text, file, nil
+	if len(edits) > 0 {
+		text = apply(text, edits)
+		p, r = e.parser(text)
+		if file, err = p.Parse(r, name); err != nil {
+			return "", nil, fmt.Errorf("%s: this cannot be run here: %w", name, err)
+		}
 	}
-	text = apply(text, edits)
-	p, r = e.parser(text)
-	if file, err = p.Parse(r, name); err != nil {
-		return "", nil, fmt.Errorf("%s: this cannot be run here: %w", name, err)
-	}
-	return text, file, nil
+	return e.rewrite(name, text, file)
 }
 
 // edit replaces a part of a script's text.
@@ -102,7 +101,6 @@ func inspect(file *syntax.File, pid int64, limit int) (edits []edit, deep bool) 
 	var levels []bool
 	var lengths []edit // for a script with associative arrays, whose lengths the interpreter takes to be 1
 	maps := false
-	span := func(n syntax.Node) (int, int) { return int(n.Pos().Offset()), int(n.End().Offset()) }
 	syntax.Walk(file, func(n syntax.Node) bool {
 		if n == nil {
 			if levels[len(levels)-1] {
@@ -168,7 +166,7 @@ func inspect(file *syntax.File, pid int64, limit int) (edits []edit, deep bool) 
 				edits = append(edits, edit{at, at + 2, ">"})
 			}
 		case *syntax.DeclClause:
-			edits = append(edits, declaration(n, span)...)
+			edits = append(edits, declaration(n)...)
 			for _, a := range n.Args {
 				if a.Name == nil && a.Value != nil && strings.HasPrefix(a.Value.Lit(), "-") && strings.Contains(a.Value.Lit(), "A") {
 					maps = true
@@ -243,7 +241,7 @@ func processID(pe *syntax.ParamExp, pid int64) (edit, bool) {
 
 // declaration turns a declare whose arguments are only known at run time, or
 // one of a name reference, into a command that checks them first.
-func declaration(d *syntax.DeclClause, span func(syntax.Node) (int, int)) []edit {
+func declaration(d *syntax.DeclClause) []edit {
 	risky := d.Variant.Value == "nameref"
 	for _, a := range d.Args {
 		if a.Array != nil || a.Index != nil {

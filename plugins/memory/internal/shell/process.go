@@ -28,12 +28,19 @@ type process struct {
 	ended     bool
 	pipes     map[*os.File]struct{} // inputs that are still copied
 	copies    sync.WaitGroup
-	crowded   atomic.Bool // too many commands ran at once: the process is given up
+	handles   handles
+
+	loose         int           // substitutions that have not ended
+	settled       chan struct{} // closed while there are none
+	substitutions []*os.File    // both ends of each process substitution's pipe
+	crowded       atomic.Bool   // too many commands ran at once: the process is given up
 }
 
 func newProcess(ctx context.Context, e *Engine, ns *tree.Namespace) *process {
 	p := &process{e: e, ns: ns, listeners: make(map[int]func(killed)), quiet: make(chan struct{}), pipes: make(map[*os.File]struct{})}
 	close(p.quiet)
+	p.settled = make(chan struct{})
+	close(p.settled)
 	p.ctx, p.cancel = context.WithCancel(ctx)
 	return p
 }
@@ -83,7 +90,13 @@ func (p *process) end() {
 	p.ended = true
 	p.mu.Unlock()
 	p.cancel()
+	p.mu.Lock()
+	for _, f := range p.substitutions {
+		f.Close()
+	}
+	p.mu.Unlock()
 	<-p.idle()
+	p.handles.dropAll()
 	p.closePipes()
 }
 
@@ -133,6 +146,8 @@ type command struct {
 	dir     string
 	streams streams
 	ignored func(killed) bool // signals that whoever started it ignores; nil: none
+
+	descriptors func(name string) (handle, error) // from 3 on, of whoever started it; nil: none
 
 	signals <-chan string // to this command alone; nil: none
 

@@ -23,7 +23,8 @@ type readArgs struct {
 	timeout     time.Duration
 	hasTimeout  bool
 	names       []string
-	needsOwn    bool // an option that the interpreter lacks
+	descriptor  string // empty: stdin
+	needsOwn    bool   // an option that the interpreter lacks
 	unsupported string
 }
 
@@ -94,8 +95,12 @@ func (a *readArgs) value(flag byte, value string) {
 		}
 		a.needsOwn, a.hasTimeout, a.timeout = true, true, time.Duration(s*float64(time.Second))
 	case 'u':
-		if value != "0" {
+		n, err := strconv.Atoi(value)
+		switch {
+		case err != nil || n == 1 || n == 2 || n < 0:
 			a.unsupported = "-u " + value
+		case n > 2:
+			a.needsOwn, a.descriptor = true, value
 		}
 	case 'i':
 	}
@@ -128,17 +133,27 @@ func (u *unit) read(ctx context.Context, hc interp.HandlerContext, args []string
 			return refuse(hc, 1, "read: %q: not a valid identifier", name)
 		}
 	}
-	in, ok := hc.Stdin.(*os.File)
-	if !ok || in == nil {
+	from := hc.Stdin
+	if a.descriptor != "" {
+		o, err := u.descriptor(hc, a.descriptor)
+		if err != nil || o.r == nil {
+			return refuse(hc, 1, "read: %s: %v", a.descriptor, errDescriptor)
+		}
+		from = o.r
+	}
+	in, ok := from.(*os.File)
+	if ok && in == nil || from == nil {
 		return status(1)
 	}
-	if a.hasTimeout && a.timeout > 0 {
-		in.SetReadDeadline(time.Now().Add(a.timeout))
-		defer in.SetReadDeadline(time.Time{})
+	if ok {
+		if a.hasTimeout && a.timeout > 0 {
+			in.SetReadDeadline(time.Now().Add(a.timeout))
+			defer in.SetReadDeadline(time.Time{})
+		}
+		stop := context.AfterFunc(ctx, func() { in.SetReadDeadline(time.Unix(1, 0)) })
+		defer stop()
 	}
-	stop := context.AfterFunc(ctx, func() { in.SetReadDeadline(time.Unix(1, 0)) })
-	defer stop()
-	text, err := a.input(in)
+	text, err := a.input(from)
 	code := 0
 	switch {
 	case os.IsTimeout(err):

@@ -136,19 +136,25 @@ func (p *process) relay(signals <-chan string, ended <-chan struct{}) {
 func (p *process) linger() bool {
 	timer := time.NewTimer(p.e.opts.Linger)
 	defer timer.Stop()
-	select {
-	case <-p.idle():
-		return false
-	case <-p.ctx.Done():
-		return false
-	case <-timer.C:
+	over := false
+	for _, quiet := range []func() <-chan struct{}{p.atRest, p.idle} {
+		if !over {
+			select {
+			case <-quiet():
+				continue
+			case <-p.ctx.Done():
+				return false
+			case <-timer.C:
+				over = true
+			}
+		}
+		select { // after a pause of the machine both have come, and what has ended is not cut
+		case <-quiet():
+		default:
+			return true
+		}
 	}
-	select { // after a pause of the machine both have come, and what has ended is not cut
-	case <-p.idle():
-		return false
-	default:
-		return true
-	}
+	return false
 }
 
 // run runs an executable. main says that it is the one that Run was asked for.
@@ -212,6 +218,7 @@ func (p *process) runTool(ctx context.Context, x Executable, c command) int {
 			Lookup: func(name string) (string, bool) { return lookup(c.env, name) },
 			List:   func() []string { return c.env },
 		},
+		Descriptor: p.toolDescriptor(c.descriptors),
 		Find: func(name string) (string, bool) {
 			found, err := p.e.resolve(p.ns, name, c.dir, pathOf(c.env))
 			return found.path, err == nil
@@ -220,7 +227,7 @@ func (p *process) runTool(ctx context.Context, x Executable, c command) int {
 			if cmd.Env == nil {
 				cmd.Env = c.env
 			}
-			sub := command{signals: cmd.Signals, env: cmd.Env, dir: cmd.Dir, ignored: c.ignored, waiting: c.waiting, streams: streams{cmd.Stdin, cmd.Stdout, cmd.Stderr}}
+			sub := command{signals: cmd.Signals, env: cmd.Env, dir: cmd.Dir, ignored: c.ignored, waiting: c.waiting, descriptors: c.descriptors, streams: streams{cmd.Stdin, cmd.Stdout, cmd.Stderr}}
 			return p.exec(ctx, cmd.Argv, sub)
 		},
 	}

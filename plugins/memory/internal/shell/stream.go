@@ -144,6 +144,25 @@ func (p *process) content(r io.ReadCloser) (*os.File, error) {
 	return pr, nil
 }
 
+// relayed is an input that others read as well, as a pipe: what is read ahead is lost to them.
+func (p *process) relayed(r io.Reader) (*os.File, error) {
+	pr, pw, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	p.pipes[pr] = struct{}{}
+	p.mu.Unlock()
+	p.copies.Go(func() {
+		defer pw.Close()
+		io.CopyBuffer(struct{ io.Writer }{pw}, struct{ io.Reader }{r}, make([]byte, 4096))
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.pipes, pr)
+	})
+	return pr, nil
+}
+
 // closePipes ends the copies that still wait for a reader, and awaits them.
 func (p *process) closePipes() {
 	p.mu.Lock()

@@ -200,6 +200,9 @@ func (u *unit) trap(ctx context.Context, hc interp.HandlerContext, args []string
 }
 
 func (u *unit) setTrap(ctx context.Context, hc interp.HandlerContext, name, text string, reset bool) error {
+	if name == "EXIT" && text != "" && !u.isMain(hc) {
+		return refuse(hc, usage, "trap: EXIT in a subshell: the memory runtime's shell has no such thing")
+	}
 	if name == "EXIT" || name == "ERR" {
 		body := text
 		if name == "EXIT" && text != "" {

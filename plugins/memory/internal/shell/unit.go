@@ -27,7 +27,8 @@ type unit struct {
 	stdin   *os.File // nil: none
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
-	ignored func(killed) bool // by whoever started it
+	ignored func(killed) bool                 // by whoever started it
+	outer   func(name string) (handle, error) // its descriptors from 3 on; nil: none
 
 	umask  atomic.Uint32
 	alarm  atomic.Bool // a signal waits, or one is ending the shell
@@ -46,6 +47,8 @@ type unit struct {
 	asked    map[string]bool // names that turned out to be functions
 	texted   int
 	jobs     []*job // by $!, from g1
+	named    []*os.File
+	staged   map[string]map[int]int // by pipeline and stage: the status
 }
 
 // usage is the status of a shell that was called wrongly or cannot parse.
@@ -146,7 +149,7 @@ func (p *process) runShell(ctx context.Context, x Executable, c command, main bo
 		}
 		return refuse(code, err)
 	}
-	u := &unit{p: p, pid: 1, name: a.name, ignored: c.ignored, traps: make(map[string]string)}
+	u := &unit{p: p, pid: 1, name: a.name, ignored: c.ignored, outer: c.descriptors, traps: make(map[string]string)}
 	if !main {
 		u.pid = p.e.pids.Add(1) + 1
 	}
@@ -170,7 +173,7 @@ func (p *process) runShell(ctx context.Context, x Executable, c command, main bo
 	}
 	// Background jobs may outlive the script: only a signal, or the process's end, cancels this.
 	u.ctx, u.cancel = context.WithCancelCause(ctx)
-	if err := u.start(a, c); err != nil {
+	if err := u.start(x, a, c); err != nil {
 		u.cancel(nil)
 		return refuse(usage, err)
 	}
@@ -182,8 +185,14 @@ func (p *process) runShell(ctx context.Context, x Executable, c command, main bo
 }
 
 // start makes the interpreter.
-func (u *unit) start(a shellArgs, c command) error {
+func (u *unit) start(x Executable, a shellArgs, c command) error {
 	env := newEnviron(c.env)
+	if a.file != "" {
+		env.list("BASH_SOURCE", a.file)
+	}
+	if x.name == "bash" {
+		env.bash()
+	}
 	var stdin io.Reader
 	if u.stdin != nil {
 		stdin = u.stdin
@@ -212,6 +221,7 @@ func (u *unit) start(a shellArgs, c command) error {
 // run runs the script and what it leaves behind that belongs to it.
 func (u *unit) run(file *syntax.File, main bool) Result {
 	err := u.runner.Run(u.ctx, file)
+	defer u.closeNamed()
 	u.mu.Lock()
 	dying, override := u.dying, u.override
 	u.mu.Unlock()

@@ -3,7 +3,9 @@ package tools
 import (
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/benhoyt/goawk/interp"
 	"github.com/benhoyt/goawk/lexer"
@@ -53,7 +55,8 @@ const filenameOf = "slipway_filename"
 // awk runs GoAWK, confined: it opens no file, starts no command, and sees the
 // environment of the call. Files are its operands. FILENAME is set by the first
 // record of a file (not by getline, nor for an empty file), and ARGV, nextfile,
-// print > FILE but for "-", getline < FILE, system and pipes are refused.
+// print > FILE but for "-", getline < FILE, system and pipes are refused. Of
+// gawk's functions there are strftime and systime.
 func awk(t *tool) int {
 	given, args := t.options("+F:v:f:e:", map[string]rune{"field-separator": 'F', "assign": 'v', "file": 'f', "source": 'e'}, 2)
 	config := &interp.Config{
@@ -119,6 +122,11 @@ func awk(t *tool) int {
 		}
 		return in.name
 	}}
+	for name, f := range t.awkFuncs() {
+		if mentions(name) && !regexp.MustCompile(`\bfunc(tion)?\s+`+name+`\b`).MatchString(program) {
+			funcs[name] = f
+		}
+	}
 	compiled, err := parser.ParseProgram([]byte(program), &parser.ParserConfig{Funcs: funcs})
 	if err != nil {
 		t.die(2, "%v", err)
@@ -149,6 +157,27 @@ func awk(t *tool) int {
 		return t.status
 	}
 	return status
+}
+
+// awkFuncs are gawk's that scripts use as if they were everybody's.
+func (t *tool) awkFuncs() map[string]any {
+	return map[string]any{
+		"systime": func() int { return int(time.Now().Unix()) },
+		"strftime": func(args ...string) string {
+			format, at := "%a %b %e %H:%M:%S %Z %Y", time.Now()
+			if len(args) > 0 {
+				format = args[0]
+			}
+			if len(args) > 1 {
+				n, _ := strconv.ParseFloat(args[1], 64)
+				at = time.Unix(int64(n), 0)
+			}
+			if len(args) > 2 && args[2] != "" && args[2] != "0" {
+				return strftime(format, at.UTC())
+			}
+			return strftime(format, at.In(t.zone()))
+		},
+	}
 }
 
 func (t *tool) awkText(s string) string {

@@ -110,8 +110,12 @@ func (c *copying) copy(from, shown, to string, top bool) {
 	if from == "" {
 		from = "/"
 	}
-	if dev, ok := Device(c.Dir, from); ok && top {
-		c.stream(dev, to)
+	if _, ok := Device(c.Dir, from); ok && top {
+		c.stream(from, to)
+		return
+	}
+	if _, ok := Descriptor(c.Dir, from); ok && top {
+		c.stream(from, to)
 		return
 	}
 	stat := c.FS.Lstat
@@ -274,9 +278,10 @@ func (c *copying) regular(from, to string, src fs.FileInfo, exists bool) error {
 	return nil
 }
 
-func (c *copying) stream(dev, to string) {
-	in, err := c.openDevice(dev)
+func (c *copying) stream(from, to string) {
+	in, err := c.open(from)
 	if err == nil {
+		defer in.Close()
 		var out io.WriteCloser
 		if out, err = c.create(to, os.O_TRUNC); err == nil {
 			_, err = io.Copy(onlyWriter{out}, in)
@@ -284,7 +289,7 @@ func (c *copying) stream(dev, to string) {
 		}
 	}
 	if err != nil {
-		c.bad("cannot copy /dev/%s to %s: %s", dev, quote(to), reason(err))
+		c.bad("cannot copy %s to %s: %s", from, quote(to), reason(err))
 	}
 }
 

@@ -265,6 +265,9 @@ func parseDate(s string, now time.Time, zone *time.Location) (time.Time, error) 
 }
 
 func absolute(s string, now time.Time, zone *time.Location) (time.Time, bool) {
+	if rest, ok := strings.CutPrefix(s, "UTC "); ok {
+		s, zone = rest, time.UTC
+	}
 	now = now.In(zone)
 	midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, zone)
 	switch strings.ToLower(s) {

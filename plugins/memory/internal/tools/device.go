@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"io"
 	"path"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -33,6 +34,27 @@ func Device(dir, p string) (name string, ok bool) {
 		return name, true
 	}
 	return "", false
+}
+
+// Descriptor says whether a path names a descriptor from 3 on, which only Call.Descriptor can open, and which.
+func Descriptor(dir, p string) (name string, ok bool) {
+	if !strings.HasPrefix(p, "/") {
+		if !strings.HasPrefix(dir, "/dev") {
+			return "", false
+		}
+		p = dir + "/" + p
+	}
+	name, ok = strings.CutPrefix(path.Clean(p), "/dev/fd/")
+	n, err := strconv.Atoi(name)
+	return name, ok && err == nil && n >= 3
+}
+
+// descriptor opens a descriptor from 3 on.
+func (t *tool) descriptor(name string, writes bool) (io.ReadWriteCloser, error) {
+	if t.Call.Descriptor == nil {
+		return nil, syscall.EBADF
+	}
+	return t.Call.Descriptor(name, writes)
 }
 
 func (t *tool) openDevice(name string) (io.ReadCloser, error) {

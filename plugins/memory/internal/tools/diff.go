@@ -175,7 +175,7 @@ func (c *comparing) read(name string) (side, bool) {
 	s := side{name: name, label: name}
 	when := "1970-01-01 00:00:00.000000000 +0000"
 	if name != "-" {
-		info, err := c.FS.Stat(c.Dir, name)
+		info, err := c.stat(name)
 		if err == nil {
 			when = info.ModTime().In(c.zone()).Format("2006-01-02 15:04:05.000000000 -0700")
 		} else if !c.newFile || !errors.Is(err, fs.ErrNotExist) {

@@ -15,7 +15,7 @@ import (
 
 func gzipTool(t *tool) int {
 	given, args := t.options("cdkfnNqtv123456789l", map[string]rune{"stdout": 'c', "to-stdout": 'c', "decompress": 'd', "uncompress": 'd', "keep": 'k',
-		"force": 'f', "no-name": 'n', "name": 'N', "quiet": 'q', "test": 't', "verbose": 'v', "fast": '1', "best": '9'}, 1)
+		"force": 'f', "no-name": 'n', "name": 'N', "quiet": 'q', "test": 't', "verbose": 'v', "fast": '1', "best": '9', "list": 'l'}, 1)
 	z := zipping{tool: t, level: gzip.DefaultCompression, suffix: ".gz", decompress: t.Name == "gunzip" || t.Name == "zcat", stdout: t.Name == "zcat"}
 	for _, o := range given {
 		switch o.flag {
@@ -30,13 +30,16 @@ func gzipTool(t *tool) int {
 		case 't':
 			z.test, z.decompress = true, true
 		case 'l':
-			t.die(1, "-l is not supported")
+			z.list, z.decompress, z.test = true, true, true
 		case '1', '2', '3', '4', '5', '6', '7', '8', '9':
 			z.level = int(o.flag - '0')
 		}
 	}
 	if len(args) == 0 {
 		args = []string{"-"}
+	}
+	if z.list {
+		t.printf("         compressed        uncompressed  ratio uncompressed_name\n")
 	}
 	for _, name := range args {
 		t.check()
@@ -58,6 +61,7 @@ type zipping struct {
 	level                                 int
 	suffix                                string
 	decompress, stdout, keep, force, test bool
+	list                                  bool
 }
 
 func (z *zipping) file(name string) error {
@@ -84,6 +88,9 @@ func (z *zipping) file(name string) error {
 		return err
 	}
 	defer r.Close()
+	if z.list {
+		return z.sizes(name, r)
+	}
 	if target == "" {
 		w := io.Writer(z.out)
 		if z.test {
@@ -118,6 +125,44 @@ func (z *zipping) file(name string) error {
 		return nil
 	}
 	return z.FS.Remove(z.Dir, name)
+}
+
+// sizes are those of a file, before and after.
+func (z *zipping) sizes(name string, r io.Reader) error {
+	packed, unpacked := &counted{r: r}, &counted{}
+	if err := gunzip(unpacked, packed); err != nil {
+		return err
+	}
+	if _, err := io.Copy(io.Discard, packed); err != nil {
+		return err
+	}
+	ratio := 0.0
+	if unpacked.n > 0 {
+		ratio = 100 - 100*float64(packed.n-18)/float64(unpacked.n) // as GNU's: without head and tail
+	}
+	shown := strings.TrimSuffix(name, z.suffix)
+	if name == "-" {
+		shown = "stdout"
+	}
+	z.printf("%19d %19d %5.1f%% %s\n", packed.n, unpacked.n, ratio, shown)
+	return nil
+}
+
+// counted counts what is read or written.
+type counted struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return len(p), nil
 }
 
 func (z *zipping) convert(w io.Writer, r io.Reader) error {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 )
 
@@ -107,6 +108,20 @@ func (f *formatter) format(format string, args []string) (text string, used int,
 		d.verb = format[i]
 		i++
 		arg, given := "", false
+		if end := strings.Index(format[i:], ")T"); d.verb == '(' && end >= 0 {
+			layout := format[i : i+end]
+			i += end + len(")T")
+			arg, given = next()
+			at := time.Now()
+			if n := f.integer(arg); given && n >= 0 { // -1: now; -2, when the shell began, is taken for that, too
+				at = time.Unix(n, 0)
+			}
+			if layout == "" {
+				layout = "%X"
+			}
+			b.WriteString(d.pad(strftime(layout, at.In(f.t.zone()))))
+			continue
+		}
 		if strings.IndexByte("diouxXeEfFgGaAcsbq", d.verb) < 0 {
 			f.t.out.WriteString(b.String())
 			f.t.die(1, "%%%c: invalid directive", d.verb)

@@ -185,7 +185,7 @@ func wc(t *tool) int {
 	if len(rows) > 1 || len(want) > 1 {
 		width = len(strconv.FormatInt(total.bytes, 10))
 		for _, arg := range args {
-			if info, err := t.FS.Stat(t.Dir, arg); arg == "-" || err == nil && !info.Mode().IsRegular() {
+			if info, err := t.stat(arg); arg == "-" || err == nil && !info.Mode().IsRegular() {
 				width = max(width, 7)
 			}
 		}

@@ -172,18 +172,14 @@ func (a *archiving) option(o option, from *[]string) {
 }
 
 func (a *archiving) parseTime(s string) (time.Time, error) {
-	if n, err := strconv.ParseInt(strings.TrimPrefix(s, "@"), 10, 64); err == nil && strings.HasPrefix(s, "@") {
-		return time.Unix(n, 0), nil
-	}
-	var last error
-	for _, layout := range []string{time.RFC3339, "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
-		at, err := time.ParseInLocation(layout, s, a.zone())
-		if err == nil {
-			return at, nil
+	if strings.HasPrefix(s, "/") || strings.HasPrefix(s, ".") { // that of a file
+		info, err := a.stat(s)
+		if err != nil {
+			return time.Time{}, err
 		}
-		last = err
+		return info.ModTime(), nil
 	}
-	return time.Time{}, last
+	return parseDate(s, time.Now(), a.zone())
 }
 
 // at is a path of the archive as one of the container.

@@ -162,7 +162,8 @@ func (e *tester) unary(op, arg string) bool {
 		stat = e.FS.Lstat
 	}
 	name := arg
-	if _, ok := Device(e.Dir, arg); ok {
+	_, fd := Descriptor(e.Dir, arg)
+	if _, ok := Device(e.Dir, arg); ok || fd {
 		name = "/dev/null"
 	}
 	info, err := stat(e.Dir, name)

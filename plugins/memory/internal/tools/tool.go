@@ -169,6 +169,15 @@ func (t *tool) getenv(name string) string {
 	return v
 }
 
+// stat is FS.Stat; devices and descriptors are like /dev/null.
+func (t *tool) stat(path string) (fs.FileInfo, error) {
+	_, dev := Device(t.Dir, path)
+	if _, fd := Descriptor(t.Dir, path); dev || fd {
+		path = "/dev/null"
+	}
+	return t.FS.Stat(t.Dir, path)
+}
+
 // open opens a file to read; "-" is standard input.
 func (t *tool) open(path string) (io.ReadCloser, error) {
 	if path == "-" {
@@ -176,6 +185,17 @@ func (t *tool) open(path string) (io.ReadCloser, error) {
 	}
 	if dev, ok := Device(t.Dir, path); ok {
 		return t.openDevice(dev)
+	}
+	if name, ok := Descriptor(t.Dir, path); ok {
+		f, err := t.descriptor(name, false)
+		if err != nil {
+			return nil, err
+		}
+		in, ok := f.(interface{ SetReadDeadline(time.Time) error })
+		if !ok {
+			return file{source{t, f}, f}, nil
+		}
+		return file{source{t, f}, awake{f, wake(t.ctx, in)}}, nil
 	}
 	f, err := t.FS.Open(t.Dir, path, os.O_RDONLY, 0)
 	if err != nil {
@@ -193,10 +213,24 @@ type file struct {
 	io.Closer
 }
 
+// awake is an input whose Read ended with the tool's context until now.
+type awake struct {
+	io.Closer
+	stop func()
+}
+
+func (a awake) Close() error {
+	a.stop()
+	return a.Closer.Close()
+}
+
 // create opens a file to write.
 func (t *tool) create(path string, flag int) (io.WriteCloser, error) {
 	if dev, ok := Device(t.Dir, path); ok {
 		return t.createDevice(dev)
+	}
+	if name, ok := Descriptor(t.Dir, path); ok {
+		return t.descriptor(name, true)
 	}
 	return t.FS.Open(t.Dir, path, os.O_WRONLY|os.O_CREATE|flag, 0o666&^t.Umask)
 }

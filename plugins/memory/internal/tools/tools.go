@@ -43,6 +43,9 @@ type Call struct {
 	Stdin          io.Reader // nil reads as empty
 	Stdout, Stderr io.Writer
 
+	// Descriptor opens /dev/fd/NAME, from 3 on. Nil: there are none.
+	Descriptor func(name string, writes bool) (io.ReadWriteCloser, error)
+
 	// Run runs another command for xargs, env and find -exec. Nil: there is none.
 	Run func(ctx context.Context, cmd Command) int
 	// Find says where the command of that name is, for which. Nil: nowhere.
