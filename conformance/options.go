@@ -87,12 +87,12 @@ func (o Options) Chosen(c Case) bool { return o.deselected(c) == "" }
 
 // deselected tells why the user does not want a case; empty: it is wanted.
 func (o Options) deselected(c Case) string {
-	named := len(o.Profiles) == 0 && slices.Contains(o.Only, c.ID) // whoever names a case means it
+	named := len(o.Profiles) == 0 && (slices.Contains(o.Only, c.ID) || slices.Contains(o.Only, number(c.ID))) // whoever names a case means it
 	if !named && !slices.Contains(o.asked(), c.Profile) {
 		return "its profile was not asked for"
 	}
 	if len(o.Only) > 0 && !matchesAny(o.Only, c.ID) {
-		return "it was not asked for"
+		return notAsked
 	}
 	if matchesAny(o.Skip, c.ID) {
 		return "the user skips it"
@@ -105,11 +105,19 @@ func (o Options) deselected(c Case) string {
 	return ""
 }
 
+// notAsked is why [Options.Only] leaves a case out.
+const notAsked = "it was not asked for"
+
+// number is the part of a case's id before its words.
+func number(id string) string {
+	n, _, _ := strings.Cut(id, "-")
+	return n
+}
+
 func matchesAny(patterns []string, id string) bool {
-	number, _, _ := strings.Cut(id, "-")
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, err := path.Match(p, id)
-		return ok && err == nil || p == number
+		return ok && err == nil || p == number(id)
 	})
 }
 

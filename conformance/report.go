@@ -55,7 +55,7 @@ func WriteText(w io.Writer, s Summary, opts TextOptions) error {
 	}
 	fmt.Fprint(tw, "\twarnings\n")
 	for _, p := range s.Profiles {
-		if !slices.Contains(s.Asked, p.Profile) && p.Counts[Fail]+p.Counts[Error] == 0 {
+		if (!slices.Contains(s.Asked, p.Profile) || s.leftOut(p.Profile)) && p.Counts[Fail]+p.Counts[Error] == 0 {
 			continue
 		}
 		fmt.Fprintf(tw, "%s\t%s", p.Profile, p.Verdict)

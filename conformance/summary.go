@@ -66,6 +66,11 @@ func (p ProfileSummary) unsupported() bool {
 	return len(p.Counts) == 1 && p.Counts[Unsupported] > 0
 }
 
+// leftOut tells whether the user has asked for none of a profile's cases, by naming others.
+func (s Summary) leftOut(p Profile) bool {
+	return !slices.ContainsFunc(s.Results, func(r Result) bool { return r.Profile == p && r.Note != notAsked })
+}
+
 // Slowest gives the n results that took longest, the longest first.
 func (s Summary) Slowest(n int) []Result {
 	all := slices.DeleteFunc(slices.Clone(s.Results), func(r Result) bool { return r.Runs == 0 })

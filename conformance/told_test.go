@@ -90,6 +90,19 @@ func TestSlowestAreAChoice(t *testing.T) {
 	}
 }
 
+// TestProfilesOfOthersAreNotTold: whoever runs one case sees the verdict of its profile, and of none of which nothing was asked.
+func TestProfilesOfOthersAreNotTold(t *testing.T) {
+	streams, large := probe("F01-x", func(context.Context, *C) {}), probe("G01-x", func(context.Context, *C) {})
+	streams.Profile, large.Profile = Streaming, Stress
+	text := textOf(t, execute(t, &fake{}, Options{Only: []string{"P01"}}, probe("P01-x", func(context.Context, *C) {}), streams))
+	if !strings.Contains(text, "\ncore ") || strings.Contains(text, "\nstreaming ") {
+		t.Errorf("the report is\n%s", text)
+	}
+	if sum := execute(t, &fake{}, Options{Only: []string{"G01"}}, streams, large); sum.result(t, "G01-x").Status != Pass {
+		t.Errorf("a case of a profile that runs only where it is named, by its number: %s", sum.result(t, "G01-x").Status)
+	}
+}
+
 // gone is a worker that says from some time on that its plugin has gone, though it has not.
 type gone struct {
 	*fake
