@@ -45,7 +45,7 @@ func (n *node) owns(c container) bool {
 // inherits tells whether this worker answers for a container because its node is in the cluster no more, as one that was rented for a while: hosts ask no worker of
 // that node again, and its job would wait for it for ever. Of the block's nodes that are there the first does. Known are the nodes that were asked for.
 func (n *node) inherits(ctx context.Context, c container, known map[string]bool) (bool, error) {
-	if c.node == n.id || n.pool.firstReady() != n.name || !n.claims(c.plugin, c.block, func(other *pool) bool { return other.c.Namespace == n.pool.c.Namespace }) {
+	if c.node == n.id || n.pool.has(c.node) || n.pool.firstReady() != n.name || !n.claims(c.plugin, c.block, func(other *pool) bool { return other.c.Namespace == n.pool.c.Namespace }) {
 		return false, nil
 	}
 	there, asked := known[c.node]

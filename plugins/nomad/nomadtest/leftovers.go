@@ -42,13 +42,13 @@ func (s *site) survey() error {
 			s.sockets = append(s.sockets, socket)
 		}
 	}
-	list, err := os.ReadDir(filepath.Join(s.dir, "data", "alloc"))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	allocs, err := filepath.Glob(filepath.Join(s.dir, "data*", "alloc", "*")) // of Agent.Replace, too
+	if err != nil {
 		return err
 	}
-	for _, e := range list {
-		if !slices.Contains(s.allocs, e.Name()) {
-			s.allocs = append(s.allocs, e.Name())
+	for _, dir := range allocs {
+		if id := filepath.Base(dir); !slices.Contains(s.allocs, id) {
+			s.allocs = append(s.allocs, id)
 		}
 	}
 	return nil

@@ -17,6 +17,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slipway-run/slipway/plugins/nomad/internal/storenet"
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/rpc"
@@ -49,17 +51,20 @@ const (
 
 // server is a store.
 type server struct {
-	o        Options
-	volumes  *volumedir.Store
-	features []sdk.Feature
-	hello    storenet.Hello
-	door     *storenet.Server
-	workers  *queue // connections of KindWorker
-	tickets  *tickets
-	own      sync.WaitGroup // connections
+	o       Options
+	volumes *volumedir.Store
+	hello   storenet.Hello
+	door    *storenet.Server
+	workers *queue // connections of KindWorker
+	tickets *tickets
+	own     sync.WaitGroup // connections
 
 	mu        sync.Mutex
 	strangers []net.Conn // oldest first
+
+	looking sync.Mutex
+	found   []sdk.Feature // nil: not all are known; with looking held
+	full    bool          // that was said; with looking held
 }
 
 // Serve keeps volumes until ctx ends, which is no error. Once it can be talked to it writes the file that "hello" prints.
@@ -69,11 +74,8 @@ func Serve(ctx context.Context, o Options) error {
 	if s.volumes, err = openVolumes(ctx, o); err != nil {
 		return err
 	}
-	if s.features, err = s.volumes.Features(); err != nil {
+	if _, err := s.features(); err != nil {
 		return err
-	}
-	if o.Zone != "" {
-		s.features = append(s.features, sdk.FeaturePeerStream)
 	}
 	lis, err := new(net.ListenConfig).Listen(ctx, "tcp", o.Listen)
 	if err != nil {
@@ -85,6 +87,34 @@ func Serve(ctx context.Context, o Options) error {
 	}
 	o.Log.Info("keeping volumes", "dir", o.Dir, "at", lis.Addr().String(), "known as", s.hello.Addresses, "zone", o.Zone)
 	return s.serve(ctx, lis)
+}
+
+// features gives what the store can do. What archives keep is found out by writing, and while the disk is full it is not known: a store without these features serves
+// all the same, for only what it destroys makes room there.
+func (s *server) features() ([]sdk.Feature, error) {
+	s.looking.Lock()
+	defer s.looking.Unlock()
+	if s.found != nil {
+		return s.found, nil
+	}
+	found, err := s.volumes.Features()
+	full := errors.Is(err, sdk.ReasonStorage) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)
+	if err != nil && !full {
+		return nil, err
+	}
+	if full {
+		found = []sdk.Feature{sdk.FeatureFileRead}
+	}
+	if s.o.Zone != "" {
+		found = append(found, sdk.FeaturePeerStream)
+	}
+	if !full {
+		s.found = found
+	} else if !s.full {
+		s.full = true
+		s.o.Log.Warn("what archives keep is not known while there is no room", "dir", s.o.Dir, "error", err)
+	}
+	return found, nil
 }
 
 func openVolumes(ctx context.Context, o Options) (*volumedir.Store, error) {

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -228,7 +229,8 @@ func TestFull(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	s, ctx := serve(t, dir).client(), testkit.Context(t)
+	p, ctx := serve(t, dir), testkit.Context(t)
+	s := p.client()
 	create(t, s, "v", "small")
 	if err := s.CreateVolume(ctx, sdk.VolumeSpec{ID: "big", Token: "t"}); err != nil {
 		t.Fatal(err)
@@ -241,6 +243,44 @@ func TestFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	create(t, s, "w", strings.Repeat("x", 1<<20))
+	t.Run("a store that is started again", func(t *testing.T) { testStartedFull(t, p, s) })
+}
+
+// testStartedFull starts a store on a disk without a byte of room: what it destroys makes room.
+func testStartedFull(t *testing.T, p *process, s *storenet.Store) {
+	ctx := testkit.Context(t)
+	before, err := s.Status(ctx)
+	if err != nil || !before.Has(sdk.FeatureTarSparse) {
+		t.Fatalf("%+v, %v", before, err)
+	}
+	rest, err := os.Create(filepath.Join(p.dir, "rest"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := 64 << 10; size > 0; size /= 2 {
+		for err = nil; err == nil; {
+			_, err = rest.Write(make([]byte, size))
+		}
+	}
+	if !errors.Is(errors.Join(err, rest.Close()), syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	p.end(syscall.SIGTERM)
+	again := serve(t, p.dir).client()
+	full, err := again.Status(ctx)
+	if err != nil || full.VolumeIncarnation != before.VolumeIncarnation || full.Has(sdk.FeatureTarSparse) || !full.Has(sdk.FeatureFileRead) {
+		t.Errorf("%+v, %v", full, err)
+	}
+	if content(t, again, "v") != "small" {
+		t.Error("a volume's file is another")
+	}
+	if err := again.DestroyVolume(ctx, "w"); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := again.Status(ctx); err != nil || !slices.Equal(now.Features, before.Features) {
+		t.Errorf("with room it names %q, %v; before it named %q", now.Features, err, before.Features)
+	}
+	create(t, again, "x", "there is room")
 }
 
 // TestTwoOnOne has two stores on one directory, as when an allocation is replaced before it has ended, and a plugin on each.

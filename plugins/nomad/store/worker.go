@@ -49,7 +49,11 @@ func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
 	if err != nil {
 		return sdk.Status{}, err
 	}
-	status := sdk.Status{Health: sdk.Healthy, VolumeIncarnation: w.Incarnation(), Features: w.s.features, Encodings: []string{sdk.EncodingRaw}, Zone: w.s.o.Zone}
+	features, err := w.s.features()
+	if err != nil {
+		return sdk.Status{}, err
+	}
+	status := sdk.Status{Health: sdk.Healthy, VolumeIncarnation: w.Incarnation(), Features: features, Encodings: []string{sdk.EncodingRaw}, Zone: w.s.o.Zone}
 	status.Used.Volumes = count
 	var fs unix.Statfs_t
 	if err := unix.Statfs(w.s.o.Dir, &fs); err != nil {
