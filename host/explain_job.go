@@ -115,10 +115,7 @@ func (h *Host) explainTurn(e *Explanation, s *job.Step) {
 		return
 	}
 	e.Turn = len(waits) + 1
-	e.Before = nil // they come to be placed only after these
-	for _, w := range waits[:min(len(waits), maxBefore)] {
-		e.Before = append(e.Before, w)
-	}
+	e.Before = slices.Clone(waits[:min(len(waits), maxBefore)]) // those who wait for a place come only after these
 	if e.Err == nil {
 		e.Err = &TurnError{Most: most}
 	}
