@@ -225,7 +225,7 @@ func (h *Host) giveUpArtifact(ctx context.Context, a *Artifact, may func(*store.
 			}
 			out = append(out, doomed{row.Worker, []reap.Thing{volumeThing(row.ID)}})
 		}
-		return tx.DeleteArtifact(a.ID)
+		return h.deleteArtifact(tx, a.ID)
 	})
 	if err != nil {
 		return nil, err

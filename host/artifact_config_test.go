@@ -20,8 +20,15 @@ func TestKeptAsConfigured(t *testing.T) {
 	rt := newMemory(t, "m")
 	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": rt}})
 	_, err := h.UploadFiles(t.Context(), Upload{Name: "big"}, stream.File{Name: "f", Data: make([]byte, 64<<10)})
-	if !errors.Is(err, sdk.ReasonTooLarge) || !strings.Contains(err.Error(), "quota of the configuration's artifacts block") {
+	if !errors.Is(err, sdk.ReasonTooLarge) || !strings.Contains(err.Error(), "raise quota in the configuration's artifacts block") {
 		t.Errorf("more than the quota: %v", err)
+	}
+	small := *cfg
+	small.Artifacts.Upload = 32 << 10
+	one := openConfig(t, &small, Options{Runtimes: map[string]sdk.Runtime{"memory": rt}})
+	_, err = one.UploadFiles(t.Context(), Upload{Name: "big"}, stream.File{Name: "f", Data: make([]byte, 32<<10)})
+	if !errors.Is(err, sdk.ReasonTooLarge) || !strings.Contains(err.Error(), "32768 bytes") || !strings.Contains(err.Error(), "raise upload_size in the configuration's artifacts block") {
+		t.Errorf("more than one may have: %v", err)
 	}
 	kept := func(h *Host, name string) time.Duration {
 		var row store.Artifact

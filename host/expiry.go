@@ -76,6 +76,17 @@ func (x *expiries) letGo(t reap.Thing, now time.Time) {
 	}
 }
 
+// forget leaves out a thing that goes before its time.
+func (x *expiries) forget(t reap.Thing) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.held, t)
+	if e := x.at[t]; e != nil {
+		heap.Remove(&x.order, e.index)
+		delete(x.at, t)
+	}
+}
+
 // begin gives the channel of changes, for the one who waits.
 func (x *expiries) begin() <-chan struct{} {
 	x.mu.Lock()
@@ -222,9 +233,17 @@ func (h *Host) putArtifact(tx *store.Tx, row store.Artifact) error {
 
 func (h *Host) noteArtifact(row store.Artifact) {
 	if row.Owner == "" && !row.ExpiresAt.IsZero() {
-		h.expiries.note(reap.Thing{Kind: artifactKind, ID: row.ID}, row.ExpiresAt)
+		h.expiries.note(artifactThing(row.ID), row.ExpiresAt)
 	}
 }
+
+// deleteArtifact deletes an artifact's row. Caches are made anew all the time, and kept for a month: so what is gone is no more to be looked at.
+func (h *Host) deleteArtifact(tx *store.Tx, id string) error {
+	h.expiries.forget(artifactThing(id))
+	return tx.DeleteArtifact(id)
+}
+
+func artifactThing(id string) reap.Thing { return reap.Thing{Kind: artifactKind, ID: id} }
 
 // lookAtExpired takes a thing away if its time has passed, else it says when to look again, or that something holds it until that lets it go.
 func (h *Host) lookAtExpired(ctx context.Context, t reap.Thing) (v ReapVerdict, again time.Time, held bool, err error) {

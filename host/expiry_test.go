@@ -76,6 +76,8 @@ func TestExpiriesComeInTime(t *testing.T) {
 		want(150*time.Minute, "c held after 2h30m0s")
 		note("e ends while it is looked at", 3*time.Hour)
 		want(3*time.Hour, "e ends while it is looked at after 3h0m0s", "e ends while it is looked at after 3h0m0s")
+		note("f goes before", 4*time.Hour)
+		x.forget(containerThing("f goes before"))
 		want(6*time.Hour, "b used since after 5h0m0s")
 		want(1000 * time.Hour)
 		if wakes > 20 {
@@ -130,6 +132,9 @@ func TestExpiredInTime(t *testing.T) {
 	works := container("works", time.Minute)
 	container("long", time.Hour)
 	container("late", 2*time.Hour)
+	if err := container("removed", time.Hour).Destroy(testkit.Context(t)); err != nil {
+		t.Fatal(err)
+	}
 	p, err := works.Start(t.Context(), "p", ProcessRequest{Path: "sh", Args: []string{"-c", "trap 'exit 0' TERM; echo ready; while :; do sleep 0.01; done"}})
 	if err == nil {
 		_, err = firstRecord(t, p)
@@ -159,6 +164,11 @@ func TestExpiredInTime(t *testing.T) {
 	there("late")
 	clk.pass(time.Hour)
 	gone("late")
+	testkit.Until(t, "nothing is left to be looked at", func() bool {
+		h.expiries.mu.Lock()
+		defer h.expiries.mu.Unlock()
+		return len(h.expiries.at)+len(h.expiries.order)+len(h.expiries.held) == 0
+	})
 	if rows := artifactsLeft(t, h); rows > 0 {
 		t.Errorf("%d artifacts are left", rows)
 	}

@@ -287,7 +287,8 @@ job "j" {
 func TestExplainReserved(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig("m")
-	cfg.Workers[0].Limits.Volumes = 2
+	const passed = 3
+	cfg.Workers[0].Limits.Volumes, cfg.Placement.MaxPassed = 2, passed
 	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": newMemory(t, "m")}})
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -308,7 +309,7 @@ func TestExplainReserved(t *testing.T) {
 	}
 	small(0)
 	wait("big", pool.Spec{Volumes: 2})
-	for i := range pool.DefaultMaxPassed {
+	for i := range passed {
 		if e, err := h.ExplainOwner(ctx, "big"); err != nil || e.Reserved != "" {
 			t.Fatalf("passed by %d: %+v, %v", i, e, err)
 		}
@@ -323,7 +324,7 @@ func TestExplainReserved(t *testing.T) {
 		!errors.As(e.Err, new(*pool.FullError)) {
 		t.Errorf("big: %+v, %v", e, err)
 	}
-	last := fmt.Sprint("small", pool.DefaultMaxPassed)
+	last := fmt.Sprint("small", passed)
 	if w, _, _ := h.queue.Find("big"); e.ReservedUntil.IsZero() || !e.ReservedUntil.Equal(w.Until) {
 		t.Errorf("big has it until %v, want %v", e.ReservedUntil, w.Until)
 	}

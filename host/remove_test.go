@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 
 	"github.com/slipway-run/slipway/host/config"
@@ -162,13 +163,14 @@ func TestRemoveWhatCannotBeUndone(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{})
 	stubborn := errors.New("the disk hangs")
-	o := &hooked{Runtime: newMemory(t, "m"), hook: func(ctx context.Context, call, _ string, n int, real func() error) error {
+	var works atomic.Bool
+	o := &hooked{Runtime: newMemory(t, "m"), hook: func(ctx context.Context, call, _ string, _ int, real func() error) error {
 		switch {
 		case call == "create":
 			close(asked)
 			<-ctx.Done()
 			return ctx.Err()
-		case call == "destroy" && n == 1:
+		case call == "destroy" && !works.Load():
 			return stubborn
 		}
 		return real()
@@ -182,4 +184,6 @@ func TestRemoveWhatCannotBeUndone(t *testing.T) {
 		t.Errorf("removed: %v, want why it is there still", err)
 	}
 	m.wantAborted(t, "owner")
+	works.Store(true)
+	testkit.Until(t, "it is gone in the end", func() bool { return len(containerRows(t, h)) == 0 })
 }

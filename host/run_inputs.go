@@ -81,7 +81,7 @@ func (r *run) take(tx *store.Tx, input string, brought *Artifact) (*Artifact, er
 		if whole || err != nil {
 			return &Artifact{ID: old.ID, Name: old.Name}, err
 		}
-		if err := tx.DeleteArtifact(old.ID); err != nil { // its content was in a directory that nobody names now
+		if err := r.h.deleteArtifact(tx, old.ID); err != nil { // its content was in a directory that nobody names now
 			return nil, err
 		}
 	}

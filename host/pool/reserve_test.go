@@ -417,6 +417,23 @@ func TestReservationsHoldUpOnlyWhoIsInTheWay(t *testing.T) {
 	})
 }
 
+// How many may pass holds for those who wait already.
+func TestMaxPassedChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, pool.Options{MaxPassed: 3}, running("w", volumes(2)))
+		l.wait("stays", pool.Spec{Volumes: 1})
+		l.wait("big", pool.Spec{Volumes: 2})
+		l.wait("v0", pool.Spec{Volumes: 1})
+		l.reserved()
+		if err := l.q.SetRules(pool.Policy{}, pool.Options{MaxPassed: 2}); err != nil {
+			t.Fatal(err)
+		}
+		l.x.Release("v0")
+		l.wait("v1", pool.Spec{Volumes: 1})
+		l.reserved("big=w")
+	})
+}
+
 // Who waits for a reserved worker can be told until when, what is too little there, and who has of that.
 func TestInTheWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
