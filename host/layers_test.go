@@ -53,7 +53,7 @@ var layers = map[string][]string{
 	"plugins/nomad/store":                  {"sdk/...", "plugins/nomad/internal/..."},
 	"plugins/nomad/store/cmd":              {"plugins/nomad/store"},
 	"plugins/nomad/internal/...":           {"sdk", "sdk/rpc"},
-	"plugins/nomad/internal/onnomad":       {"sdk/...", "plugins/nomad"},                                                     // in its tests
+	"plugins/nomad/internal/onnomad":       {"sdk/...", "plugins/nomad", "conformance"},                                      // in its tests
 	"plugins/garden":                       {"sdk", "sdk/keylock", "sdk/shim", "plugins/garden/internal/...", "conformance"}, // the last in its tests
 	"plugins/garden/cmd":                   {"sdk/...", "plugins/garden"},
 	"plugins/garden/internal/...":          {"sdk"},
