@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,6 +23,7 @@ func TestExpiriesComeInTime(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var x expiries
 		began := time.Now()
+		var mu sync.Mutex // protects looked
 		var looked []string
 		wakes := 0
 		c := realClock()
@@ -39,6 +41,8 @@ func TestExpiriesComeInTime(t *testing.T) {
 		go func() {
 			defer close(done)
 			x.run(ctx, c, func(thing reap.Thing) (time.Time, bool) {
+				mu.Lock()
+				defer mu.Unlock()
 				looked = append(looked, fmt.Sprintf("%s after %s", thing.ID, time.Since(began)))
 				answer := answers[thing.ID]
 				delete(answers, thing.ID)
@@ -53,6 +57,8 @@ func TestExpiriesComeInTime(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Until(began.Add(at))) // of the bubble
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if !slices.Equal(looked, more) {
 				t.Errorf("after %s these were looked at: %q, want %q", at, looked, more)
 			}

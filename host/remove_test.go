@@ -31,6 +31,16 @@ func (m making) ask(t *testing.T, h *Host, owner string) {
 	}()
 }
 
+// await waits until a worker was asked to make it.
+func (m making) await(t *testing.T, asked <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-asked:
+	case err := <-m.errs:
+		t.Fatal(err)
+	}
+}
+
 func newMaking() making { return making{make(chan struct{}, 8), make(chan error, 8)} }
 
 // wantAborted looks whether a caller was told that somebody has removed what it asked for, and nothing else.
@@ -70,7 +80,7 @@ func TestRemoveWhileMade(t *testing.T) {
 			h := openHost(t, o, Options{}, "m")
 			m := newMaking()
 			m.ask(t, h, "owner")
-			<-asked
+			m.await(t, asked)
 			if err := h.RemoveContainer(testkit.Context(t), "owner"); err != nil {
 				t.Fatal(err)
 			}
@@ -110,7 +120,7 @@ func TestDestroyWhileMade(t *testing.T) {
 	}}, Options{}, "m")
 	m := newMaking()
 	m.ask(t, h, "owner")
-	<-asked
+	m.await(t, asked)
 	c, err := h.FindContainer(testkit.Context(t), "owner")
 	if err == nil {
 		err = c.Destroy(testkit.Context(t))
@@ -178,7 +188,7 @@ func TestRemoveWhatCannotBeUndone(t *testing.T) {
 	h := openHost(t, o, Options{}, "m")
 	m := newMaking()
 	m.ask(t, h, "owner")
-	<-asked
+	m.await(t, asked)
 	err := h.RemoveContainer(testkit.Context(t), "owner")
 	if !errors.Is(err, stubborn) {
 		t.Errorf("removed: %v, want why it is there still", err)

@@ -56,6 +56,8 @@ func TestServeLook(t *testing.T) {
 	if len(all.Runs) != 1 || all.Runs[0].State != "running" || len(all.Containers) != 1 || len(all.Containers[0].Processes) != 1 {
 		t.Fatalf("run a is listed as %+v", all)
 	}
+	look("ps").wants(0).shows("OWNER       WAITS FOR  NUMBER  FOR", "run/b/only  a place    1       ")
+	look("ps", "b", "-o", "json").wants(0).shows(`"waiting":[{"owner":"run/b/only","state":"waiting","position":1,`)
 	look("ps", "none").wants(codeUsage).says("there is no run none").once()
 	look("volumes").wants(0).shows("ROLE", "m       open   output  run/a/only  /work/out")
 	look("volumes", "--worker", "other").wants(0).prints("VOLUME  WORKER  STATE  ROLE  OWNER  PATH  ARTIFACT  SIZE  MADE\n")
