@@ -105,7 +105,7 @@ func (r *rooms) nextLook() time.Time {
 	defer r.mu.Unlock()
 	at, now := r.again, time.Now()
 	for id, f := range r.failures {
-		if f.until.Before(now) {
+		if !f.until.After(now) {
 			if now.Sub(f.until) > maxCopyPause {
 				delete(r.failures, id)
 			}
@@ -165,7 +165,10 @@ func isOrAre(names []string) string {
 func (h *Host) copyOff(c candidate, short map[string]bool) {
 	a := &Artifact{ID: c.artifact.ID, Name: c.artifact.Name}
 	where, err := hostSource, h.keepOnDisk(h.ctx, a, c.row.Bytes)
-	if err != nil && h.ctx.Err() == nil && !errors.Is(err, store.ErrNotFound) {
+	if sdk.IsNotFound(err, KindArtifact) { // removed meanwhile
+		where, err = "nowhere", nil
+	}
+	if err != nil && h.ctx.Err() == nil {
 		onDisk := err
 		if where, err = h.keepOnWorker(h.ctx, a, c.row.Worker, short); err != nil {
 			err = fmt.Errorf("%w; %w", onDisk, err)
@@ -173,6 +176,7 @@ func (h *Host) copyOff(c candidate, short map[string]bool) {
 	}
 	h.rooms.end(a.ID, err)
 	switch {
+	case where == "nowhere":
 	case err == nil:
 		h.log.Info("copied what a full worker alone has, to make room there", "artifact", a.Name, "worker", c.row.Worker, "to", where)
 	case h.ctx.Err() == nil:
@@ -220,7 +224,7 @@ func (h *Host) keepOnDisk(ctx context.Context, a *Artifact, about int64) error {
 	var row store.Artifact
 	err = h.store.View(ctx, func(tx *store.Tx) (err error) {
 		row, err = tx.Artifact(a.ID)
-		return err
+		return noArtifact(a.Name, err)
 	})
 	if err == nil && row.Blob == "" {
 		err = h.blobs.place(a.ID)
@@ -230,13 +234,14 @@ func (h *Host) keepOnDisk(ctx context.Context, a *Artifact, about int64) error {
 	}
 	h.fault("blob-copied")
 	err = h.store.Update(context.WithoutCancel(ctx), store.PowerSafe, func(tx *store.Tx) error {
-		if row, err = tx.Artifact(a.ID); err != nil {
-			return err
+		row, err := tx.Artifact(a.ID)
+		if err != nil {
+			return noArtifact(a.Name, err)
 		}
 		row.Blob, row.Bytes = sum, n
 		return tx.PutArtifact(row)
 	})
-	if errors.Is(err, store.ErrNotFound) { // removed meanwhile, perhaps before the file was there
+	if sdk.IsNotFound(err, KindArtifact) { // removed meanwhile, perhaps before the file was there
 		return errors.Join(err, h.blobs.remove(a.ID))
 	}
 	if err != nil {

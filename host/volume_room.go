@@ -53,19 +53,20 @@ func (h *Host) makeRooms() {
 // makeRoom gives up replicas on full workers for those who wait, as far as what is being destroyed there does not make the room. Where all that
 // could go from a worker would not do for somebody, nothing is given up for him.
 func (h *Host) makeRoom(ctx context.Context) error {
-	p := roomPass{h: h, coming: make(map[string]int), found: make(map[string][]candidate), keep: make(map[string]bool), short: make(map[string]bool)}
+	p := roomPass{h: h, coming: make(map[string]int), found: make(map[string][]candidate), keep: make(map[string]bool), short: make(map[string]bool),
+		open: make(map[string]bool), making: make(map[string]bool)}
 	shortages := h.queue.Shortages(roomFor)
 	for _, s := range shortages {
 		for _, l := range s.Workers {
 			p.short[l.Worker] = true
 		}
 	}
+	defer func() { h.rooms.passed(p.keep, p.again) }()
 	for _, s := range shortages {
 		if err := p.serve(ctx, s); err != nil {
 			return err
 		}
 	}
-	h.rooms.passed(p.keep, p.again)
 	return nil
 }
 
@@ -76,6 +77,8 @@ type roomPass struct {
 	found  map[string][]candidate // what could go yet
 	keep   map[string]bool        // artifacts whose copies on the host's disk stand in for replicas that are about to go
 	short  map[string]bool        // workers on which somebody waits for room
+	open   map[string]bool        // workers where volumes are still being made or written
+	making map[string]bool        // workers where something is copied away, given up or being destroyed
 	again  time.Time              // when to look again though nothing changes; zero: not
 }
 
@@ -90,6 +93,7 @@ func (p *roomPass) serve(ctx context.Context, s pool.Shortage) error {
 	for _, l := range s.Workers {
 		if _, known := p.coming[l.Worker]; !known {
 			p.coming[l.Worker] = l.Going - p.h.reconciler(l.Worker).stuck(reap.Volume)
+			p.making[l.Worker] = p.coming[l.Worker] > 0
 		}
 	}
 	slices.SortStableFunc(s.Workers, func(a, b pool.Lack) int { return cmp.Compare(p.left(a), p.left(b)) })
@@ -114,31 +118,41 @@ func (p *roomPass) serve(ctx context.Context, s pool.Shortage) error {
 		}
 	}
 	early := time.Since(s.Since) < copyPatience
+	if early {
+		p.lookAgain(s.Since.Add(copyPatience))
+	}
+	making := false
 	for _, l := range s.Workers {
+		making = making || p.making[l.Worker]
 		chosen := copies[l.Worker]
-		if u := p.h.index.Usage(l.Worker); early && u.Build+u.NoInput+u.Check > 0 {
-			p.lookAgain(s.Since.Add(copyPatience))
-			continue
-		}
-		if len(chosen) > 0 {
+		if len(chosen) > 0 && !(early && (p.moves(l.Worker) || slices.ContainsFunc(chosen, p.h.goesByItself))) {
 			p.copyAway(s.Waiter, l.Worker, chosen, wants)
 			return nil
 		}
 	}
-	if !early || len(copies) == 0 && p.idle(s.Workers) {
+	if moves := slices.ContainsFunc(s.Workers, func(l pool.Lack) bool { return p.moves(l.Worker) }); len(copies) == 0 && !making && !(early && moves) {
 		p.h.tellNoRoom(ctx, s.Waiter)
-	} else {
-		p.lookAgain(s.Since.Add(copyPatience))
 	}
 	return nil
 }
 
-// idle tells whether nothing is under way on the workers whose end could make room.
-func (p *roomPass) idle(lacks []pool.Lack) bool {
-	return !slices.ContainsFunc(lacks, func(l pool.Lack) bool {
-		u := p.h.index.Usage(l.Worker)
-		return u.Build+u.NoInput+u.Check+u.Going > 0
-	})
+// moves tells whether something is under way on a worker whose end may make room there.
+func (p *roomPass) moves(worker string) bool {
+	u := p.h.index.Usage(worker)
+	return u.Build+u.NoInput+u.Check > 0 || p.open[worker]
+}
+
+// goesByItself tells whether a candidate is of a run whose steps have all ended, which takes it and lets it go.
+func (h *Host) goesByItself(c candidate) bool {
+	h.mu.Lock()
+	r := h.going[RunOf(c.artifact.Owner)]
+	h.mu.Unlock()
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.results) == len(r.req.Job.Steps)
 }
 
 func (p *roomPass) lookAgain(at time.Time) {
@@ -152,8 +166,8 @@ func (p *roomPass) look(ctx context.Context, worker string) error {
 	if _, known := p.found[worker]; known {
 		return nil
 	}
-	all, err := p.h.couldGo(ctx, worker)
-	p.found[worker] = all
+	all, open, err := p.h.couldGo(ctx, worker)
+	p.found[worker], p.open[worker] = all, open
 	return err
 }
 
@@ -180,6 +194,7 @@ func (p *roomPass) giveUp(ctx context.Context, who pool.Waiter, worker string, c
 
 // take leaves what is spoken for out of what others are looked for.
 func (p *roomPass) take(worker string, taken []candidate) {
+	p.making[worker] = p.making[worker] || len(taken) > 0
 	p.found[worker] = slices.DeleteFunc(p.found[worker], func(c candidate) bool {
 		return slices.ContainsFunc(taken, func(t candidate) bool { return t.row.ID == c.row.ID })
 	})

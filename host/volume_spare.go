@@ -94,16 +94,16 @@ func gained(gone []candidate, wants map[string]bool) int {
 }
 
 // couldGo lists what could go from a worker, those first that were used the longest ago: as far as this host knows, else as their artifacts were, or they were
-// made.
-func (h *Host) couldGo(ctx context.Context, worker string) (out []candidate, err error) {
+// made. Open tells whether there are volumes that are being made or written.
+func (h *Host) couldGo(ctx context.Context, worker string) (out []candidate, open bool, err error) {
 	w, err := h.worker(worker)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	up := w.report().Up
 	children := make(map[string][]store.Volume)
 	err = h.store.View(ctx, func(tx *store.Tx) error {
-		out = nil
+		out, open = nil, false
 		clear(children)
 		rows, err := tx.Volumes(store.VolumeFilter{Worker: worker})
 		if err != nil {
@@ -119,6 +119,7 @@ func (h *Host) couldGo(ctx context.Context, worker string) (out []candidate, err
 			}
 		}
 		for _, v := range rows {
+			open = open || v.State == lifecycle.VolumeCreating || v.State == lifecycle.VolumeOpen
 			if v.State != lifecycle.VolumeSealed || v.Artifact == "" || mounted[v.ID] || going[v.ID] || h.index.Claimed(worker, v.Artifact) {
 				continue
 			}
@@ -156,5 +157,5 @@ func (h *Host) couldGo(ctx context.Context, worker string) (out []candidate, err
 		return cmp.Or(cmp.Compare(h.index.LastUse(worker, a.row.Artifact), h.index.LastUse(worker, b.row.Artifact)), a.used.Compare(b.used),
 			a.row.CreatedAt.Compare(b.row.CreatedAt), cmp.Compare(a.row.ID, b.row.ID))
 	})
-	return out, err
+	return out, open, err
 }

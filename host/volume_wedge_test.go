@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -289,69 +288,37 @@ func TestCopiesAreNotHasty(t *testing.T) {
 	})
 }
 
-// What is copied for somebody's room stays on the disk until the room is there, though the worker has it, too.
+// What is copied for somebody's room stays on the disk until all of that is, though the worker has it, too.
 func TestCopiesForOneStayTogether(t *testing.T) {
 	t.Parallel()
-	h := limitedHost(t, newFar(t, &farWorker{name: "m"}), Options{}, 3, "m")
-	all := dirs(t, h, "i", "j")
-	replicateAll(t, h, all, "m")
-	for _, a := range all {
-		if err := h.keepOnDisk(t.Context(), a, 0); err != nil {
-			t.Fatal(err)
+	let := make(chan struct{})
+	o := &hooked{Runtime: newFar(t, &farWorker{name: "a"}), on: map[string]func(int, func() error) error{"stream-out": func(n int, real func() error) error {
+		if n == 2 {
+			<-let
 		}
+		return real()
+	}}}
+	h := limitedHost(t, o, Options{}, 3, "a")
+	all := dirs(t, h, "i", "j")
+	replicateAll(t, h, all, "a")
+	done := askFor(t, h, "waits", 3)
+	onDisk := func() (n int) {
+		for _, a := range all {
+			sources, err := h.sources(t.Context(), a)
+			if err != nil {
+				t.Error(err)
+			}
+			if slices.ContainsFunc(sources, func(s source) bool { return s.blobs != nil }) {
+				n++
+			}
+		}
+		return n
 	}
-	h.rooms.passed(map[string]bool{all[0].ID: true}, time.Time{})
+	testkit.Until(t, "one of the two is on the disk", func() bool { return onDisk() == 1 })
 	h.evictBlobs(t.Context(), 1<<30)
-	if left := blobsLeft(t, h); !slices.Equal(left, []string{all[0].ID}) {
-		t.Errorf("on the disk there are %q", left)
+	if onDisk() != 1 {
+		t.Error("it is not there any more")
 	}
-}
-
-// A host that is killed in the middle of copying something away, or just after it, leaves nothing that the next one does not mend: the runs come to their ends, and what was copied goes with
-// them.
-func TestKilledWhileCopying(t *testing.T) {
-	t.Parallel()
-	for _, point := range []string{"blob-copied", "blob-kept", "replica-doomed"} {
-		t.Run(point, func(t *testing.T) {
-			t.Parallel()
-			o := &hooked{Runtime: newMemory(t, "m")}
-			together(o, 3)
-			dir := newStateDir(t)
-			var h *Host
-			var once sync.Once
-			ctx, killed := context.WithCancel(testkit.Context(t))
-			h = limitedHost(t, o, Options{StateDir: dir, fault: func(at string) {
-				if at == point {
-					once.Do(func() {
-						if err := h.store.Close(); err != nil {
-							t.Error(err)
-						}
-						killed()
-					})
-				}
-			}}, 3, "m")
-			var all sync.WaitGroup
-			for i := range 3 {
-				target := filepath.Join(t.TempDir(), "out")
-				all.Go(func() {
-					if res, err := h.Run(ctx, RunRequest{ID: fmt.Sprint("r", i), Job: parseJob(t, twoSteps), Outputs: map[string]string{"o": target}}); err == nil {
-						t.Errorf("run %d has ended under a killed host: %s", i, states(res))
-					}
-				})
-			}
-			<-ctx.Done()
-			closeTestHost(t, h)
-			all.Wait()
-			h = limitedHost(t, o, Options{StateDir: dir}, 3, "m")
-			for i, got := range runs(t, h, 3, twoSteps) {
-				if got != "made by a\nand b\n" {
-					t.Errorf("run %d wrote %q", i, got)
-				}
-			}
-			checkEmpty(t, h)
-			if left := blobsLeft(t, h); len(left) > 0 || h.blobs.used != 0 {
-				t.Errorf("left on the disk: %q, %d bytes", left, h.blobs.used)
-			}
-		})
-	}
+	close(let)
+	placedSoon(t, done, "once both are")
 }
