@@ -38,12 +38,14 @@
 //	  -d '{"owner": "shop/build", "name": "first", "path": "echo", "args": ["hello"]}'
 //	curl --unix-socket S -N 'http://slipway/v1alpha1/output/shop/build?process=first'
 //
-// What is made once and used often, such as a version of a repository, is kept under a key. Whoever finds nothing there makes it, as an artifact of its own, and keeps that:
+// What is made once and used often, such as a version of a repository, is kept under a key and found by it. Where nothing is there, which is NOT_FOUND, its content is
+// to be made and kept:
 //
+//	tar -C texts -c . | curl --unix-socket S -T - http://slipway/v1alpha1/artifacts/upload/repo-1
+//	curl --unix-socket S -H 'Content-Type: application/json' http://slipway/slipway.host.v1alpha1.ArtifactService/KeepCache \
+//	  -d '{"team": "shop", "key": "repo@1", "artifact": "upload/repo-1", "ttl": "86400s"}'
 //	curl --unix-socket S -H 'Content-Type: application/json' http://slipway/slipway.host.v1alpha1.ArtifactService/FindCache \
 //	  -d '{"team": "shop", "key": "repo@1"}'
-//	curl --unix-socket S -H 'Content-Type: application/json' http://slipway/slipway.host.v1alpha1.ArtifactService/KeepCache \
-//	  -d '{"team": "shop", "key": "repo@1", "artifact": "repo-1", "ttl": "86400s"}'
 //
 // # Who owns what
 //
