@@ -148,8 +148,10 @@ func TestRebornWhileARunIsUnderWay(t *testing.T) {
 			t.Parallel()
 			var r *reborn
 			var reached atomic.Bool
+			back := make(chan struct{}) // in a goroutine of the host's, where the run may end first
 			r = newReborn(t, Options{fault: func(at string) {
 				if at == c.at && reached.CompareAndSwap(false, true) {
+					defer close(back)
 					r.comeBack(t)
 				}
 			}})
@@ -158,6 +160,7 @@ func TestRebornWhileARunIsUnderWay(t *testing.T) {
 				Outputs: map[string]string{"o": target}}
 			req.Events = func(e Event) {
 				if e.Kind == EventFinished && c.at == "finished" && reached.CompareAndSwap(false, true) {
+					defer close(back)
 					r.comeBack(t)
 				}
 			}
@@ -165,6 +168,7 @@ func TestRebornWhileARunIsUnderWay(t *testing.T) {
 			if !reached.Load() {
 				t.Fatal("not reached")
 			}
+			<-back
 			if res == nil || states(res) != c.want {
 				t.Fatalf("%v: %v, want %s", states(res), err, c.want)
 			}

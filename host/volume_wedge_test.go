@@ -236,7 +236,7 @@ func TestHeldRoomIsTold(t *testing.T) {
 	const held = "held by artifact one/o (1 volume), artifact two/o (1 volume, the last copy, which could not be copied elsewhere: "
 	select {
 	case text := <-says:
-		if !strings.Contains(text, held) || !strings.Contains(text, "raise the quota of the configuration's artifacts block") {
+		if !strings.Contains(text, held) || !strings.Contains(text, "raise quota in the configuration's artifacts block") {
 			t.Errorf("it is told %s", text)
 		}
 	case err := <-done:
