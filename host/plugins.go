@@ -78,8 +78,10 @@ func (p *plugin) serve(s *launch.Session) {
 			}
 			return err
 		})
-		if ctx.Err() == nil {
+		if ctx.Err() == nil && !errors.Is(err, sdk.ReasonPluginGone) { // else the session is over in a moment
 			p.silent(fmt.Errorf("plugin %q stopped telling its workers, and is asked again: %w", p.cfg.Name, cmp.Or(err, errEndless)))
+		}
+		if ctx.Err() == nil {
 			select {
 			case <-time.After(statusEvery):
 			case <-ctx.Done():

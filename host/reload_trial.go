@@ -56,7 +56,7 @@ func (t *trial) outcome(ctx context.Context, patience time.Duration) error {
 	enough := time.NewTimer(patience)
 	defer enough.Stop()
 	late := false
-	var whys []string
+	var whys, names []string
 	for _, w := range t.workers {
 		m := t.unproven[w]
 		if m.holds == "" {
@@ -72,13 +72,13 @@ func (t *trial) outcome(ctx context.Context, patience time.Duration) error {
 			}
 		}
 		if why := m.obstacle(w.name, patience); why != "" {
-			whys = append(whys, why)
+			whys, names = append(whys, why), append(names, w.name)
 		}
 	}
 	if len(whys) == 0 {
 		return nil
 	}
-	return errors.New(strings.Join(whys, "; "))
+	return fmt.Errorf("%s: %s", strings.Join(whys, "; "), otherPlace(names...))
 }
 
 // obstacle is why the settings cannot be taken; empty: they can.
@@ -93,7 +93,7 @@ func (m *unproven) obstacle(name string, patience time.Duration) string {
 		return elsewhere.Error()
 	}
 	if err != nil && m.wasUp {
-		return fmt.Sprintf("worker %s does not answer with these settings (%v), and %s: %s", name, err, m.holds, otherPlace(name))
+		return fmt.Sprintf("worker %s does not answer with these settings (%v), and %s", name, err, m.holds)
 	}
 	return ""
 }

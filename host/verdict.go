@@ -140,13 +140,19 @@ func (e localError) Unwrap() error { return e.error }
 // change of incarnation. Otherwise the worker may be wrong for a while: only after the grace and a second list is it believed.
 func (p *Process) missing(ctx context.Context, out *spool.Writer) (Outcome, bool) {
 	since := time.Now()
+	soon := p.worker.endsWithPlugin() // whose process may be ending with all that it has: that is known in a moment
 	for {
 		if outcome, ended := p.judge(ctx, out); ended {
 			return outcome, true
 		}
 		wait := min(time.Until(since.Add(p.h.cfg().Timing.MissingGrace)), statusEvery)
 		if wait > 0 {
-			p.tellPaused(fmt.Errorf("worker %s does not know its container; it may come back", p.worker.name))
+			if soon {
+				wait = min(wait, slowCall)
+			} else {
+				p.tellPaused(fmt.Errorf("worker %s does not know its container; it may come back", p.worker.name))
+			}
+			soon = false
 			select {
 			case <-time.After(wait):
 			case <-p.aborting.Done():

@@ -39,13 +39,17 @@ func (m *unproven) tell(err error) {
 type elsewhereError struct{ worker, holds string }
 
 func (e *elsewhereError) Error() string {
-	return fmt.Sprintf("worker %s is another place with these settings, and %s, which would stay at the old one and be lost to this host: %s", e.worker, e.holds, otherPlace(e.worker))
+	return fmt.Sprintf("worker %s is another place with these settings, and %s, which would stay at the old one and be lost to this host", e.worker, e.holds)
 }
 
-// otherPlace is what to do where a worker is to be at another place.
-func otherPlace(worker string) string {
+// otherPlace is what to do where workers are to be at another place.
+func otherPlace(workers ...string) string {
+	if len(workers) > 1 {
+		return "give each new place a worker with a name of its own; or empty these before (\"slipway workers cordon\" and wait until what runs there has ended, then \"slipway workers retire\"), " +
+			"reload, and put them back to work with \"slipway workers uncordon\""
+	}
 	return fmt.Sprintf("give the new place a worker with a name of its own; or empty this one before (\"slipway workers cordon %[1]s\" and wait until what runs there has ended, then \"slipway workers retire %[1]s\"), "+
-		"reload, and put it back to work with \"slipway workers uncordon %[1]s\"", worker)
+		"reload, and put it back to work with \"slipway workers uncordon %[1]s\"", workers[0])
 }
 
 // setUnproven says that the worker may be another one now; nil: it is the one that it is.
@@ -70,6 +74,9 @@ func (h *Host) identify(ctx context.Context, w *worker, conn sdk.Worker, s sdk.S
 	}
 	err := h.samePlace(ctx, w, conn, s)
 	m.tell(err)
+	if elsewhere := (*elsewhereError)(nil); errors.As(err, &elsewhere) {
+		return fmt.Errorf("%w: %s", err, otherPlace(w.name))
+	}
 	if err != nil {
 		return err
 	}

@@ -150,11 +150,12 @@ func (p *place) program(name string, args ...string) *exec.Cmd {
 // world starts a memory world with these workers, or one worker m, that outlives slipway, until the test ends.
 func (p *place) world(workers ...string) (socket string) {
 	p.t.Helper()
-	return p.worldAt("world.sock", workers...)
+	socket, _ = p.worldAt("world.sock", workers...)
+	return socket
 }
 
 // worldAt is world at a socket of that name.
-func (p *place) worldAt(name string, workers ...string) (socket string) {
+func (p *place) worldAt(name string, workers ...string) (socket string, process *os.Process) {
 	p.t.Helper()
 	socket = filepath.Join(p.root, name)
 	args := []string{"world", "--socket", socket}
@@ -174,7 +175,7 @@ func (p *place) worldAt(name string, workers ...string) (socket string) {
 	if _, err := told.Read(make([]byte, 1)); err != nil {
 		p.t.Fatal(err)
 	}
-	return socket
+	return socket, world.Process
 }
 
 // result is how a run of slipway ended.

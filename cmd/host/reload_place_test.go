@@ -3,6 +3,7 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,7 +17,8 @@ import (
 func TestReloadMovesWorker(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	here, there := worldOf(p.world("m"), "m"), worldOf(p.worldAt("there.sock", "m"), "m")
+	other, _ := p.worldAt("there.sock", "m")
+	here, there := worldOf(p.world("m"), "m"), worldOf(other, "m")
 	p.write(map[string]string{"c.hcl": here, "j.hcl": oneStep(numbered)})
 	s := p.serve("-c", "c.hcl")
 	r := p.start("run", "j.hcl", "--state", "state", "--id", "a")
@@ -53,7 +55,8 @@ func TestReloadOfWhatIsAway(t *testing.T) {
 	socket := p.world("m")
 	alias := filepath.Join(p.root, "alias.sock")
 	p.must(syscall.Symlink(socket, alias))
-	here, there := worldOf(alias, "m"), worldOf(p.worldAt("there.sock", "m"), "m")
+	other, _ := p.worldAt("there.sock", "m")
+	here, there := worldOf(alias, "m"), worldOf(other, "m")
 	p.write(map[string]string{"c.hcl": here, "j.hcl": oneStep(numbered)})
 	s := p.serve("-c", "c.hcl")
 	r := p.start("run", "j.hcl", "--state", "state", "--id", "a")
@@ -122,4 +125,47 @@ func TestReloadKeepsOrders(t *testing.T) {
 		t.Errorf("it was uncordoned:\n%s", out)
 	}
 	s.stop()
+}
+
+// TestReloadTellsWhatItWaitsFor has a worker that is new hang, which a reload waits for.
+func TestReloadTellsWhatItWaitsFor(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	socket := p.world("m")
+	other, world := p.worldAt("other.sock", "n")
+	p.write(map[string]string{"c.hcl": worldOf(socket, "m")})
+	s := p.serve("-c", "c.hcl")
+	p.write(map[string]string{"c.hcl": worldOf(socket, "m") + strings.ReplaceAll(worldOf(other, "n"), `"memory"`, `"second"`)})
+	p.must(world.Signal(syscall.SIGSTOP))
+	defer world.Signal(syscall.SIGCONT)
+	r := p.start("reload", "--state", "state")
+	r.await("slipway: waiting for worker n to tell how it is\n")
+	p.must(world.Signal(syscall.SIGCONT))
+	r.wait().wants(0).prints("plugin \"second\" added\nworker \"n\" added\n")
+	s.stop()
+}
+
+// TestPluginMended restarts a plugin whose program was broken and mended meanwhile: nothing tells of that any more, and there is no alarm about what was asked for.
+func TestPluginMended(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	program := filepath.Join(p.work, "mem")
+	p.must(os.Symlink(filepath.Join(p.bin, "slipway-memory"), program))
+	p.write(map[string]string{"c.hcl": strings.Replace(worldOf(p.world("m"), "m"), `"slipway-memory"`, `"./mem"`, 1), "broken": "#!/bin/sh\nexit 3\n"})
+	p.must(os.Chmod(filepath.Join(p.work, "broken"), 0o755))
+	s := p.serve("-c", "c.hcl")
+	p.run("plugins", "restart", "memory", "--state", "state").wants(0)
+	p.must(os.Remove(program))
+	p.must(os.Symlink("broken", program))
+	p.run("plugins", "restart", "memory", "--state", "state").wants(codeInternal).says("exit code 3")
+	p.must(os.Remove(program))
+	p.must(os.Symlink(filepath.Join(p.bin, "slipway-memory"), program))
+	p.run("plugins", "restart", "memory", "--state", "state").wants(0)
+	if out := p.run("plugins", "--state", "state").wants(0).shows("ready").out; strings.Contains(out, "exit code 3") {
+		t.Errorf("what was mended is told still:\n%s", out)
+	}
+	s.signal(syscall.SIGTERM)
+	if res := s.wait().wants(0); strings.Contains(res.err, "going on without") {
+		t.Errorf("the log:\n%s", res.err)
+	}
 }

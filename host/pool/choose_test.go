@@ -74,6 +74,7 @@ func TestConstraints(t *testing.T) {
 			pool.TooBig, "4 volumes (2 of its own, 2 for its inputs) wanted, 3 allowed"},
 		{"as big as allowed", running("w", func(w *pool.Worker) { w.Limits.Volumes = 3 }), pool.Spec{Volumes: 3}, pool.OK, "shared worker"},
 		{"stalled", running("w", func(w *pool.Worker) { w.State, w.Reason = pool.Stalled, "no status for 30 s" }), pool.Spec{}, pool.NotRunning, "stalled, no status for 30 s"},
+		{"cordoned, for what goes on there", running("w", func(w *pool.Worker) { w.State = pool.Cordoned }), pool.Spec{With: "w"}, pool.OK, "shared worker"},
 		{"cordoned", running("w", func(w *pool.Worker) { w.State = pool.Cordoned }), pool.Spec{}, pool.NotRunning, "cordoned"},
 		{"landing", running("w", func(w *pool.Worker) { w.State = pool.Landing }), pool.Spec{}, pool.NotRunning, "landing"},
 		{"landed", running("w", func(w *pool.Worker) { w.State = pool.Landed }), pool.Spec{}, pool.NotRunning, "landed"},

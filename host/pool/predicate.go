@@ -163,7 +163,7 @@ func (q *query) judgeAnew(e *entry) Reason {
 	if _, no := over(e.Capacity, Resources{}, s.Resources); no {
 		return TooBig
 	}
-	if e.State != Running {
+	if e.State != Running && !(e.State == Cordoned && s.With != "") { // what has to be where another container is belongs to what goes on there
 		return NotRunning
 	}
 	if e.Paused != "" {

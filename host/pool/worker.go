@@ -8,7 +8,7 @@ type State string
 const (
 	Running  State = "running"
 	Stalled  State = "stalled"  // no status for a while
-	Cordoned State = "cordoned" // closed to new work by an operator
+	Cordoned State = "cordoned" // closed by an operator to new work, but not to what asks for it by name
 	Landing  State = "landing"  // finishing its work, will come back
 	Landed   State = "landed"
 	Retiring State = "retiring" // finishing its work, will not come back
