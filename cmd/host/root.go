@@ -83,7 +83,22 @@ SIGQUIT ends slipway at once and prints what each of its goroutines does: for a 
 	f.StringVarP(&a.configFile, "config", "c", os.Getenv("SLIPWAY_CONFIG"), "configuration `file` (SLIPWAY_CONFIG); without one, everything runs in memory")
 	f.StringVar(&a.stateDir, "state", os.Getenv("SLIPWAY_STATE"), "state `directory` to keep (SLIPWAY_STATE); without one, a temporary one")
 	f.StringVar(&a.logLevel, "log-level", levelNone, "how much to log to stderr, for finding faults: debug, info, warn, error, none")
-	root.AddCommand(a.runCommand(), a.execCommand(), a.logsCommand(), a.psCommand(), a.rmCommand(), a.runsCommand(), a.validateCommand(), a.pluginsCommand(), a.reloadCommand(), a.workersCommand(), a.artifactsCommand(), a.volumesCommand(), a.explainCommand(), a.serveCommand(), a.gcCommand(), a.conformanceCommand(), a.versionCommand(), a.completionCommand())
+	for _, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Run jobs and commands:", []*cobra.Command{a.runCommand(), a.execCommand(), a.logsCommand(), a.explainCommand(), a.validateCommand()}},
+		{"Look at a state directory, and clear it:", []*cobra.Command{a.psCommand(), a.runsCommand(), a.volumesCommand(), a.artifactsCommand(), a.gcCommand(), a.rmCommand()}},
+		{"Operate a daemon, workers and plugins:", []*cobra.Command{a.serveCommand(), a.reloadCommand(), a.workersCommand(), a.pluginsCommand()}},
+		{"Test a plugin:", []*cobra.Command{a.conformanceCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.title
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(a.versionCommand(), a.completionCommand())
 	usageOfArgs(root)
 	a.completions(root)
 	return root
