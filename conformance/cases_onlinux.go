@@ -252,16 +252,19 @@ func runAfterLeader(ctx context.Context, c *C) {
 	c.NotObservable("each time the exit had come, or may have, before the signal was sent")
 }
 
+// heldLines are numbers of 72,894 bytes. That is more than the journal takes, so that the exit waits, and 8 KiB more at most, so that the leader does not wait: a
+// pipe mostly takes 64 KiB, but only two pages where the pipes of one user, in all containers and beside them, have reached /proc/sys/fs/pipe-user-pages-soft.
+const heldLines = 14_000
+
 // afterLeader sends signals to what a leader has left. The journal is full, which has the exit wait where a runtime waits for its room; elsewhere it comes when its
 // grace is over, maybe before the signal: then there is no answer.
 func (c *C) afterLeader(ctx context.Context, id sdk.ContainerID, at string) (answered bool) {
-	const said = 16_000 // numbers, of 84,894 bytes: more than the journal takes, and less than journal and pipe together
 	c.WantExit(c.Exec(ctx, id, c.Probe("mkfifo", at+"leader", at+"left")), 0, "making named pipes")
 	// Who reads a pipe sees its end when nobody has it open any more.
 	leader, left := c.Start(ctx, id, c.Probe("cat-file", at+"leader")), c.Start(ctx, id, c.Probe("cat-file", at+"left"))
 	p := c.Start(ctx, id, c.Probe("seq", "keep", at+"left", ";",
 		"spawn", "-", "inner", "mark", "TERM", at+"up", at+"heard", ",", "nap", "3600000", ";",
-		"await", at+"up", ";", "keep", at+"leader", ";", "lines", strconv.Itoa(said), ";", "exit", "3"), func(s *sdk.ProcessSpec) { s.Spill = spill })
+		"await", at+"up", ";", "keep", at+"leader", ";", "lines", strconv.Itoa(heldLines), ";", "exit", "3"), func(s *sdk.ProcessSpec) { s.Spill = spill })
 	c.Follow(ctx, id, leader) // the leader has ended
 	c.OK(c.W.SignalProcess(ctx, id, p, sdk.TERM), "sending TERM after the leader's end")
 	if i, _ := c.Process(ctx, id, p); i.State == sdk.ProcessExited {
@@ -282,6 +285,6 @@ func (c *C) afterLeader(ctx context.Context, id sdk.ContainerID, at string) (ans
 	}
 	j := c.Follow(ctx, id, p)
 	c.WantExit(j, 3, "a leader whose child was killed after its end")
-	c.WantOutput(j, numbers(1, said), "", "a leader whose child was killed after its end")
+	c.WantOutput(j, numbers(1, heldLines), "", "a leader whose child was killed after its end")
 	return true
 }

@@ -16,7 +16,7 @@ func outputRules() []Rule {
 			plugin("j", `The newest follower of a process wins whole. The older one ends with FailedPrecondition (superseded), and its acknowledgements no longer count.`),
 			plugin("k", `A follower ends well once the exit was delivered and the last position acknowledged, and not before: one that acknowledges no more, its side of the call closed or not, is kept until the call is cancelled.`),
 			plugin("l", `Processes do not wait for each other's followers, and what they write never mixes.`),
-			plugin("m", `A follower hears first where it stands: the state, the oldest position kept, and what was taken of stdin. Its callbacks come one after another, and none after the call has returned.`),
+			plugin("m", `A follower hears first where it stands: the state, and how much of stdin was taken. Its callbacks come one after another, and none after the call has returned.`),
 			host("n", `The host acknowledges only what it has stored for good.`),
 		}},
 		{6, "Exit", "The exit comes when the leader has ended and its output is at its end, or two seconds later. Every journalled byte comes before it and none after. It is written once and told as long as the container lives.", []Promise{

@@ -70,7 +70,7 @@ func (i *improvisation) follow(ctx context.Context, p sdk.ProcessID, from sdk.Po
 		var err error
 		switch i.byte() % 10 {
 		case 0, 1:
-			err = f.Opened(sdk.Opened{State: sdk.ProcessState(i.byte()), Oldest: from + sdk.Position(i.number()), StdinTaken: i.number()})
+			err = f.Opened(sdk.Opened{State: sdk.ProcessState(i.byte()), StdinTaken: i.number()})
 		case 2, 3:
 			r := sdk.Record{Stream: sdk.Stdout, Position: at + sdk.Position(i.number()), Data: make([]byte, i.byte())}
 			at = r.End()
@@ -109,13 +109,13 @@ func (i *improvisation) follow(ctx context.Context, p sdk.ProcessID, from sdk.Po
 // FuzzFollow: whatever a plugin tells of a process, the host comes to an end of it within its patience, and takes nothing for a success but a first exit that is one.
 func FuzzFollow(f *testing.F) {
 	f.Add([]byte{})
-	f.Add([]byte{0, 1, 0, 0, 2, 0, 5, 5, 0, 0, 0})                                        // opened, output, exit 0
+	f.Add([]byte{0, 1, 0, 2, 0, 5, 5, 0, 0, 0})                                           // opened, output, exit 0
 	f.Add([]byte{5, 0, 0, 0})                                                             // exit 0 before all else
 	f.Add([]byte{5, 64, 0, 0})                                                            // exit 64, with much to say
-	f.Add([]byte{0, 1, 0, 0, 5, 3, 0, 0, 5, 0, 0, 0})                                     // 3, then 0
-	f.Add([]byte{0, 1, 0, 0, 5, 251, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0})           // 256, then 0
-	f.Add([]byte{0, 1, 0, 0, 5, 0, 1, 1, 7, 5, 0, 0, 0})                                  // 0 by KILL, an end, then 0
-	f.Add([]byte{0, 1, 0, 0, 2, 255, 3, 2, 251, 127, 255, 255, 255, 255, 255, 255, 255})  // output before the first and beyond the last
+	f.Add([]byte{0, 1, 0, 5, 3, 0, 0, 5, 0, 0, 0})                                        // 3, then 0
+	f.Add([]byte{0, 1, 0, 5, 251, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 5, 0, 0, 0})              // 256, then 0
+	f.Add([]byte{0, 1, 0, 5, 0, 1, 1, 7, 5, 0, 0, 0})                                     // 0 by KILL, an end, then 0
+	f.Add([]byte{0, 1, 0, 2, 255, 3, 2, 251, 127, 255, 255, 255, 255, 255, 255, 255})     // output before the first and beyond the last
 	f.Add([]byte{4, 0, 251, 127, 255, 255, 255, 255, 255, 255, 255, 2, 0, 9, 5, 0, 0, 0}) // a gap to the last, output after it
 	f.Add([]byte{8, 4, 0, 2, 1, 0, 8, 4, 0, 2, 1, 0, 8, 4, 0, 2, 1, 0})                   // gaps by errors
 	f.Add([]byte{8, 1, 1, 0, 0, 0, 7, 8, 7, 0, 1, 0, 0})                                  // not found, superseded

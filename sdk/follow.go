@@ -56,8 +56,7 @@ func (r Record) End() Position {
 // Opened is what a follower learns first.
 type Opened struct {
 	State      ProcessState
-	Oldest     Position // first position still kept
-	StdinTaken int64    // bytes of stdin that the keeper has taken so far
+	StdinTaken int64 // bytes of stdin that the keeper has taken so far
 	// StdinGeneration is of this follower, and greater than those of all before it that had stdin, over restarts of the plugin, too; 0 if it has none.
 	// What an older follower sent, and arrives late, is thrown away and not counted.
 	StdinGeneration int64

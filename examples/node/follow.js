@@ -56,7 +56,7 @@ class Follower {
     const p = this.#process;
     const generation = p.follow(this, header);
     let taken = p.taken;
-    await this.#send({ opened: { state: p.info().state, oldest: p.journal.oldest, stdinTaken: taken, stdinGeneration: generation } });
+    await this.#send({ opened: { state: p.info().state, stdinTaken: taken, stdinGeneration: generation } });
     for (let exitSent = false; ;) {
       const changed = new Promise((resolve) => { this.#wake = resolve; });
       const records = p.journal.read(this.#position);

@@ -451,7 +451,7 @@ class Follower:
         process.follower, conn.follower = self, self
         if with_stdin:
             process.generation += 1
-        conn.send({"opened": {"state": process.state(), "oldest": j.oldest, "taken": process.taken,
+        conn.send({"opened": {"state": process.state(), "taken": process.taken,
                               "generation": process.generation if with_stdin else 0}})
         self.records = j.read(start)
         self.pump()

@@ -383,7 +383,7 @@ def _frame(header, data):
     response = data_pb2.FollowProcessResponse()
     if "opened" in header:
         o = header["opened"]
-        response.opened.CopyFrom(data_pb2.Opened(state=STATES[o["state"]], oldest=o["oldest"], stdin_taken=o["taken"], stdin_generation=o["generation"]))
+        response.opened.CopyFrom(data_pb2.Opened(state=STATES[o["state"]], stdin_taken=o["taken"], stdin_generation=o["generation"]))
     elif "taken" in header:
         response.taken = header["taken"]
     elif "exit" in header:
@@ -623,7 +623,7 @@ def _remains_of(s, head):
         if start < j.acked:
             raise Fault("failed precondition", f'process "{head.process}": the output before {j.oldest} was dropped; follow from there',
                         reason="output-gap", kind="process", id=head.process, position=j.oldest)
-        yield _frame({"opened": {"state": info["state"], "oldest": j.oldest, "taken": 0, "generation": 1 if head.stdin else 0}}, b"")
+        yield _frame({"opened": {"state": info["state"], "taken": 0, "generation": 1 if head.stdin else 0}}, b"")
         for position, stream, at, data in iter(functools.partial(next, j.read(start)), None):
             yield _frame({"records": [[position, stream, at, len(data) if stream else data]]}, data if stream else b"")
         if info["state"] == "abandoned":

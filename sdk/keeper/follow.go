@@ -97,9 +97,8 @@ func (j *Journal) attach(as As, from sdk.Position, with sdk.Follow) (*follower, 
 	}
 	j.acked = from // whoever follows from a position has all before it
 	j.store.Drop(min(from, end))
-	oldest, _ = j.store.Bounds()
 	f := &follower{delivered: from, taken: j.stdin.taken}
-	opened := sdk.Opened{State: j.state(), Oldest: oldest, StdinTaken: j.stdin.taken}
+	opened := sdk.Opened{State: j.state(), StdinTaken: j.stdin.taken}
 	if with.Stdin != nil {
 		j.generations++
 		f.generation = j.generations

@@ -87,12 +87,12 @@ func exitFromPB(e *pb.Exit) sdk.Exit {
 }
 
 func openedToPB(o sdk.Opened) *pb.Opened {
-	return &pb.Opened{State: toPB(processStates(), o.State), Oldest: int64(o.Oldest), StdinTaken: o.StdinTaken,
+	return &pb.Opened{State: toPB(processStates(), o.State), StdinTaken: o.StdinTaken,
 		StdinGeneration: o.StdinGeneration}
 }
 
 func openedFromPB(o *pb.Opened) sdk.Opened {
-	return sdk.Opened{State: fromPB(processStates(), o.State), Oldest: sdk.Position(o.Oldest), StdinTaken: o.StdinTaken,
+	return sdk.Opened{State: fromPB(processStates(), o.State), StdinTaken: o.StdinTaken,
 		StdinGeneration: o.StdinGeneration}
 }
 

@@ -1061,8 +1061,6 @@ func (*FollowProcessResponse_Exit) isFollowProcessResponse_Frame() {}
 type Opened struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	State ProcessState           `protobuf:"varint,1,opt,name=state,proto3,enum=slipway.runtime.v1alpha1.ProcessState" json:"state,omitempty"`
-	// First position still kept.
-	Oldest int64 `protobuf:"varint,2,opt,name=oldest,proto3" json:"oldest,omitempty"`
 	// Bytes of stdin that the keeper has taken so far.
 	StdinTaken int64 `protobuf:"varint,3,opt,name=stdin_taken,json=stdinTaken,proto3" json:"stdin_taken,omitempty"`
 	// Of this follower; 0 if it has no stdin. Each follower that has stdin gets a greater one than all before it, over restarts of the
@@ -1107,13 +1105,6 @@ func (x *Opened) GetState() ProcessState {
 		return x.State
 	}
 	return ProcessState_PROCESS_STATE_UNSPECIFIED
-}
-
-func (x *Opened) GetOldest() int64 {
-	if x != nil {
-		return x.Oldest
-	}
-	return 0
 }
 
 func (x *Opened) GetStdinTaken() int64 {
@@ -1316,13 +1307,12 @@ const file_slipway_runtime_v1alpha1_data_proto_rawDesc = "" +
 	"\arecords\x18\x02 \x01(\v2!.slipway.runtime.v1alpha1.RecordsH\x00R\arecords\x12\x16\n" +
 	"\x05taken\x18\x03 \x01(\x03H\x00R\x05taken\x124\n" +
 	"\x04exit\x18\x04 \x01(\v2\x1e.slipway.runtime.v1alpha1.ExitH\x00R\x04exitB\a\n" +
-	"\x05frame\"\xaa\x01\n" +
+	"\x05frame\"\x98\x01\n" +
 	"\x06Opened\x12<\n" +
-	"\x05state\x18\x01 \x01(\x0e2&.slipway.runtime.v1alpha1.ProcessStateR\x05state\x12\x16\n" +
-	"\x06oldest\x18\x02 \x01(\x03R\x06oldest\x12\x1f\n" +
+	"\x05state\x18\x01 \x01(\x0e2&.slipway.runtime.v1alpha1.ProcessStateR\x05state\x12\x1f\n" +
 	"\vstdin_taken\x18\x03 \x01(\x03R\n" +
 	"stdinTaken\x12)\n" +
-	"\x10stdin_generation\x18\x04 \x01(\x03R\x0fstdinGeneration\"E\n" +
+	"\x10stdin_generation\x18\x04 \x01(\x03R\x0fstdinGenerationJ\x04\b\x02\x10\x03\"E\n" +
 	"\aRecords\x12:\n" +
 	"\arecords\x18\x01 \x03(\v2 .slipway.runtime.v1alpha1.RecordR\arecords\"\xb5\x01\n" +
 	"\x06Record\x12\x1a\n" +

@@ -169,7 +169,7 @@ func forever(ctx context.Context) error {
 // gap tells each time that so many bytes are gone.
 func gap(bytes sdk.Position) func(ctx context.Context, w sdk.Worker, c sdk.ContainerID, p sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
 	return func(_ context.Context, _ sdk.Worker, _ sdk.ContainerID, _ sdk.ProcessID, from sdk.Position, f sdk.Follow) error {
-		return errors.Join(f.Opened(sdk.Opened{State: sdk.ProcessRunning, Oldest: from + bytes}),
+		return errors.Join(f.Opened(sdk.Opened{State: sdk.ProcessRunning}),
 			&sdk.Error{Class: sdk.FailedPrecondition, Reason: sdk.ReasonOutputGap, Position: from + bytes, Message: "it is gone"})
 	}
 }

@@ -104,15 +104,14 @@ type Follow struct {
 // Opened answers it.
 type Opened struct {
 	State           sdk.ProcessState
-	Oldest          sdk.Position
 	StdinTaken      int64
 	StdinGeneration int64
 }
 
 // SDK checks it against what was asked for.
 func (o Opened) SDK() (sdk.Opened, error) {
-	if o.State < sdk.ProcessRunning || o.State > sdk.ProcessAbandoned || o.Oldest < 0 || o.StdinTaken < 0 || o.StdinGeneration < 0 {
-		return sdk.Opened{}, broken("a journal opened in state %d at %d", o.State, o.Oldest)
+	if o.State < sdk.ProcessRunning || o.State > sdk.ProcessAbandoned || o.StdinTaken < 0 || o.StdinGeneration < 0 {
+		return sdk.Opened{}, broken("a journal opened in state %d, with %d bytes of stdin taken, in generation %d", o.State, o.StdinTaken, o.StdinGeneration)
 	}
 	return sdk.Opened(o), nil
 }
