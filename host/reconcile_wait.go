@@ -29,6 +29,9 @@ func (h *Host) await(ctx context.Context, worker string, within time.Duration, t
 		return nil
 	}
 	w, err := h.worker(worker)
+	if errors.Is(err, sdk.Unavailable) {
+		return oncePresent(worker, things, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -62,7 +65,7 @@ func (h *Host) await(ctx context.Context, worker string, within time.Duration, t
 			gone = &WorkerGoneError{Worker: worker, Away: time.Since(failing), Cause: left.away}
 		}
 		if dead == nil && gone != nil && gone.Away >= within {
-			dead = gone
+			return errors.Join(errorsOf(left.failed), oncePresent(worker, waiting, gone))
 		}
 		if dead != nil {
 			return errors.Join(errorsOf(left.failed), fmt.Errorf("destroy %s on %s: %w", describe(waiting), worker, dead))
@@ -72,6 +75,11 @@ func (h *Host) await(ctx context.Context, worker string, within time.Duration, t
 			return err
 		}
 	}
+}
+
+// oncePresent says that things are noted as to be destroyed, and will be once their worker is there: who asked for it need not ask again.
+func oncePresent(worker string, things []reap.Thing, why error) error {
+	return fmt.Errorf("%s on %s will be destroyed as soon as that is back: %w", describe(things), worker, why)
 }
 
 // pauseUntil waits until one of two things happens, or the time within has passed since gone.

@@ -53,9 +53,14 @@ func (h *Host) strangerReports() []WorkerReport {
 	out := make([]WorkerReport, 0, len(all))
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		out = append(out, WorkerReport{Name: name, State: pool.Stalled, Since: all[name], Owed: h.reconciler(name).owed(),
-			Why: fmt.Sprintf("the configuration has no worker of this name, and what is on it stays: put it back, or give it up with \"slipway workers retire %s\"", name)})
+			Why: "the configuration has no worker of this name, and what is on it stays: " + strangerAdvice(name)})
 	}
 	return out
+}
+
+// strangerAdvice says what an operator can do about a stranger.
+func strangerAdvice(name string) string {
+	return fmt.Sprintf("put it back, or give it up with \"slipway workers retire %s\"", name)
 }
 
 // forgetUnused deletes the record of a worker, unless something is on it. Of lasting orders there is a record still.

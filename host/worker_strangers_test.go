@@ -2,6 +2,7 @@ package host
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
@@ -55,7 +56,7 @@ func TestStrangers(t *testing.T) {
 	if names := rows(h); len(names) != 2 {
 		t.Errorf("recorded are %q, and nothing is left of one of them", names)
 	}
-	if _, err := h.Container(t.Context(), "owner", ContainerRequest{}); !sdk.IsNotFound(err, sdk.KindWorker) {
+	if _, err := h.Container(t.Context(), "owner", ContainerRequest{}); !errors.Is(err, sdk.Unavailable) || !strings.Contains(err.Error(), "put it back, or give it up") {
 		t.Errorf("what is on it is asked for: %v", err)
 	}
 	if row := containerRows(t, h)[0]; row.State != lifecycle.ContainerReady {

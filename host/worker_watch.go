@@ -155,11 +155,15 @@ func (h *Host) sortedWorkers() []*worker {
 	return out
 }
 
+// worker gives a worker that the configuration has. One that it has no more, and on which something is still, is sdk.Unavailable: put back, it is there again.
 func (h *Host) worker(name string) (*worker, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w := h.workers[name]; w != nil {
 		return w, nil
+	}
+	if _, is := h.strangers[name]; is {
+		return nil, sdk.NewUnavailable(nil, "worker %s is not in the configuration: %s", name, strangerAdvice(name))
 	}
 	return nil, sdk.NewNotFound(sdk.KindWorker, name)
 }

@@ -52,10 +52,14 @@ func (a *app) end(cause, err error) int {
 		}
 		return codeInternal
 	}
+	_, stopped := errors.AsType[interrupted](cause)
+	if err == nil && stopped {
+		err = a.unwritten()
+	}
 	if err == nil {
 		return 0
 	}
-	if _, ok := errors.AsType[interrupted](cause); ok {
+	if stopped {
 		if errors.Is(err, context.Canceled) {
 			err = cause
 		}
@@ -65,6 +69,9 @@ func (a *app) end(cause, err error) int {
 	a.complain(err)
 	return exitCode(err)
 }
+
+// unwritten says what of a command's output was given up, since nobody read it when it was interrupted for the second time. All else may have gone well.
+func (a *app) unwritten() error { return errors.Join(a.out.failure(), a.err.failure()) }
 
 func exitCode(err error) int {
 	if e, ok := errors.AsType[codeError](err); ok {

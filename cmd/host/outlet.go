@@ -70,6 +70,13 @@ func (o *outlet) Write(b []byte) (int, error) {
 	return n, nil
 }
 
+// failure is why the outlet takes no more, if it does not.
+func (o *outlet) failure() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
 // write leaves a write behind that nobody ends: the system does so only with the process.
 func (o *outlet) write(b []byte) (n int, err error) {
 	o.buf = append(o.buf[:0], b...)

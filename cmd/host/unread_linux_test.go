@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +35,26 @@ func TestInterruptTwiceUnread(t *testing.T) {
 	r.await("interrupt again to kill it")
 	r.signal(os.Interrupt)
 	r.wait().wants(codeInterrupted).says("only - aborted", "1 step aborted")
+}
+
+// TestInterruptTwiceUnreadEnd does not end as if all had gone well where the command has ended well, and the rest of what it wrote is given up.
+func TestInterruptTwiceUnreadEnd(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	unread, out, err := os.Pipe()
+	p.must(err)
+	defer unread.Close()
+	c := p.command("exec", "--state", "state", "--", "sh", "-c", "yes | head -c 1000000")
+	c.Stdout = out
+	r := p.begin(c)
+	out.Close()
+	testkit.Until(t, "the command has ended", func() bool {
+		return strings.Contains(p.run("runs", "--state", "state").out, "  ended  ")
+	})
+	r.signal(os.Interrupt)
+	r.await("interrupt again to kill it")
+	r.signal(os.Interrupt)
+	r.wait().wants(codeInterrupted).says("cannot write to stdout: nobody reads it")
 }
 
 // TestOutletUnread: once somebody hurries, what a reader takes still reaches it whole, and what nobody takes is given up for good.
