@@ -113,7 +113,7 @@ type doomed struct {
 
 // doomContainer notes that a container, and what else d says, is to be destroyed.
 func (h *Host) doomContainer(tx *store.Tx, id string, d doom) (doomed, error) {
-	h.expiries.forget(containerThing(id))
+	tx.Committed(func() { h.expiries.forget(containerThing(id)) })
 	m, err := h.moveContainer(tx, id, lifecycle.Doomed, func(row *store.Container) error {
 		if d.disown {
 			row.Owner = ""

@@ -328,8 +328,9 @@ func TestExplainReserved(t *testing.T) {
 	if w, _, _ := h.queue.Find("big"); e.ReservedUntil.IsZero() || !e.ReservedUntil.Equal(w.Until) {
 		t.Errorf("big has it until %v, want %v", e.ReservedUntil, w.Until)
 	}
-	if want := []Holder{{"small0", "1 volume claimed"}, {last, "1 volume claimed"}}; !slices.Equal(e.InTheWay, want) {
-		t.Errorf("in its way are %v, want %v", e.InTheWay, want)
+	if want := (pool.Holders{{Owner: "small0", Claimed: 1}, {Owner: last, Claimed: 1}}); !slices.Equal(e.InTheWay, want) || !slices.Equal(e.Workers[0].Holders, want) ||
+		!strings.HasSuffix(e.Workers[0].Detail, "; held by "+want.String()) {
+		t.Errorf("in its way are %v, on %+v, want %v", e.InTheWay, e.Workers, want)
 	}
 	all, err := h.Waiting(ctx, "")
 	if err != nil || len(all) != 2 || all[0].Owner != "big" || all[0].Position != 1 || all[0].Reserved != "m" || !slices.Equal(all[0].InTheWay, e.InTheWay) ||

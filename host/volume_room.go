@@ -131,7 +131,7 @@ func (p *roomPass) serve(ctx context.Context, s pool.Shortage) error {
 		}
 	}
 	if moves := slices.ContainsFunc(s.Workers, func(l pool.Lack) bool { return p.moves(l.Worker) }); len(copies) == 0 && !making && !(early && moves) {
-		p.h.tellNoRoom(ctx, s.Waiter)
+		return p.h.tellNoRoom(ctx, s.Waiter)
 	}
 	return nil
 }
