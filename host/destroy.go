@@ -56,7 +56,7 @@ func (h *Host) RemoveContainer(ctx context.Context, owner string) error {
 
 // stopCreation gives up the creation of an owner's container, if it is under way, and waits until it is undone. The error says that it is not yet.
 func (h *Host) stopCreation(ctx context.Context, owner string) (stopped bool, err error) {
-	stopped, ended, err := h.owners.stop(ctx, owner, &AbortedError{Owner: owner, Reason: "its container was removed before it was made"})
+	stopped, ended, err := h.owners.stop(ctx, owner, &AbortedError{Owner: owner, Reason: "its container was removed while it was asked for"})
 	if half, ok := errors.AsType[*halfMadeError](ended); ok {
 		err = half.left
 	}

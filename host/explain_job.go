@@ -14,8 +14,8 @@ import (
 
 // Copy is a content that a worker lacks and would have to be brought.
 type Copy struct {
-	Name  string   // as a job file has it, such as input.src or step.build.bin; of a cache its key
-	Bytes int64    // 0: not known yet
+	Name  string // as a job file has it, such as input.src or step.build.bin; of a cache its key
+	Bytes int64  // 0: not known yet
 	// From are workers that have it, or would by then; "host" is the disk of this host. None: of an input, whoever runs the job brings it; of what another
 	// step makes, that one has no worker yet.
 	From []string
