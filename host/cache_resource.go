@@ -50,7 +50,7 @@ func (h *Host) Cached(ctx context.Context, req CacheRequest) (_ *Artifact, made 
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		return a, h.register(ctx, a, key, req)
+		return a, h.register(ctx, a, key, req, func(store.Artifact) error { return nil })
 	})
 	if err != nil {
 		return nil, false, fmt.Errorf("cache %s: %w", req.Key, err)
@@ -77,18 +77,12 @@ func (h *Host) KeepCache(ctx context.Context, a *Artifact, req CacheRequest) err
 	if req.Key == "" || req.TTL < 0 {
 		return sdk.NewInvalid(sdk.ReasonSpec, "a cache needs a key, and no negative time to live")
 	}
-	var row store.Artifact
-	err := h.store.View(ctx, func(tx *store.Tx) (err error) {
-		row, err = tx.Artifact(a.ID)
-		return err
+	return h.register(ctx, a, resourceCacheKey(req.Team, req.Key), req, func(row store.Artifact) error {
+		if run := RunOf(row.Owner); run != "" {
+			return sdk.NewInvalid(sdk.ReasonSpec, "artifact %s belongs to run %s, and goes with it: bring one of its own", a.Name, run)
+		}
+		return nil
 	})
-	if err != nil {
-		return noArtifact(a.Name, err)
-	}
-	if run := RunOf(row.Owner); run != "" {
-		return sdk.NewInvalid(sdk.ReasonSpec, "artifact %s belongs to run %s, and goes with it: bring one of its own", a.Name, run)
-	}
-	return h.register(ctx, a, resourceCacheKey(req.Team, req.Key), req)
 }
 
 // InvalidateCache says that what is under a key is not what the key stands for any more. Requests of an earlier time still get it.
@@ -113,14 +107,17 @@ func (h *Host) InvalidateCache(ctx context.Context, team, key string) error {
 
 func resourceCacheKey(team, key string) string { return cacheKey("resource", team, key) }
 
-// register puts an artifact under a key. What was there and is valid still gives way: its content is not to be had.
-func (h *Host) register(ctx context.Context, a *Artifact, key string, req CacheRequest) error {
+// register puts an artifact under a key, unless may says why not. What was there and is valid still gives way: its content is not to be had.
+func (h *Host) register(ctx context.Context, a *Artifact, key string, req CacheRequest, may func(store.Artifact) error) error {
 	now := h.clock.wall()
 	ttl := cmp.Or(req.TTL, h.cacheTTL())
 	return h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
 		row, err := tx.Artifact(a.ID)
 		if err != nil {
 			return noArtifact(a.Name, err)
+		}
+		if err := may(row); err != nil {
+			return err
 		}
 		if row.Key != "" && row.Key != key {
 			return sdk.NewInvalid(sdk.ReasonSpec, "artifact %s is a cache already, under another key: make one of its own", a.Name)

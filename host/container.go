@@ -167,6 +167,7 @@ func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequ
 	began, exhausted := time.Now(), make(map[string]string)
 	var b backoff
 	var retryIn time.Duration
+	var tooBig error // why its caches begin empty, if they do and that is not told yet
 	for attempt := 1; ; attempt++ {
 		spec, err := h.placementSpec(ctx, req, p, exclude)
 		if err != nil {
@@ -181,12 +182,15 @@ func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequ
 			err = &pool.WaitError{Owner: owner, Waited: time.Since(began), Cause: full}
 		}
 		if smaller, yes := p.withoutCaches(err); yes {
-			h.log.Warn("the caches of a container begin empty, since with their contents it would need more volumes than any worker may have", "owner", owner, "error", err)
-			p = smaller
+			p, tooBig = smaller, err
 			continue
 		}
 		if err != nil {
 			return nil, err
+		}
+		if tooBig != nil {
+			h.log.Warn("the caches of a container begin empty, since with their contents it would need more volumes than any worker may have", "owner", owner, "error", tooBig)
+			tooBig = nil
 		}
 		req.tell(Event{Kind: EventPlaced, Worker: where.Worker})
 		delete(exhausted, where.Worker)

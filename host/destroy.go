@@ -56,7 +56,7 @@ func (h *Host) RemoveContainer(ctx context.Context, owner string) error {
 
 // stopCreation gives up the creation of an owner's container, if it is under way, and waits until it is undone. The error says that it is not yet.
 func (h *Host) stopCreation(ctx context.Context, owner string) (stopped bool, err error) {
-	stopped, ended, err := h.owners.stop(ctx, owner, &AbortedError{Owner: owner, Reason: "its container was removed before it was made"})
+	stopped, ended, err := h.owners.stop(ctx, owner, &AbortedError{Owner: owner, Reason: "its container was removed while it was asked for"})
 	if half, ok := errors.AsType[*halfMadeError](ended); ok {
 		err = half.left
 	}
@@ -113,7 +113,7 @@ type doomed struct {
 
 // doomContainer notes that a container, and what else d says, is to be destroyed.
 func (h *Host) doomContainer(tx *store.Tx, id string, d doom) (doomed, error) {
-	h.expiries.forget(containerThing(id))
+	tx.Committed(func() { h.expiries.forget(containerThing(id)) })
 	m, err := h.moveContainer(tx, id, lifecycle.Doomed, func(row *store.Container) error {
 		if d.disown {
 			row.Owner = ""

@@ -28,7 +28,7 @@ func (e *LostError) Error() string {
 	return fmt.Sprintf("process of %s on worker %s is lost: %s", e.Owner, e.Worker, e.Reason)
 }
 
-// AbortedError says that the process was ended because somebody asked for it, or that its container was removed before it was made.
+// AbortedError says that the process was ended because somebody asked for it, or that its container was removed while it was asked for.
 type AbortedError struct {
 	Owner   string
 	Reason  string        // who or what asked

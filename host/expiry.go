@@ -212,10 +212,7 @@ func (h *Host) loadExpiries(ctx context.Context) error {
 			return err
 		}
 		for _, row := range containers {
-			var kept containerRecord
-			if err := json.Unmarshal(row.Spec, &kept); err == nil && kept.TTL > 0 { // who reads it for another reason tells what is wrong with it
-				h.expiries.note(containerThing(row.ID), row.UpdatedAt.Add(kept.TTL))
-			}
+			h.noteContainer(row)
 		}
 		artifacts, err := tx.Artifacts(store.ArtifactFilter{})
 		for _, row := range artifacts {
@@ -225,9 +222,17 @@ func (h *Host) loadExpiries(ctx context.Context) error {
 	})
 }
 
+// noteContainer has a container looked at when nobody has used it for its TTL, if it has one.
+func (h *Host) noteContainer(row store.Container) {
+	var kept containerRecord
+	if err := json.Unmarshal(row.Spec, &kept); err == nil && kept.TTL > 0 { // who reads it for another reason tells what is wrong with it
+		h.expiries.note(containerThing(row.ID), row.UpdatedAt.Add(kept.TTL))
+	}
+}
+
 // putArtifact writes an artifact's row, and has it looked at when its time has passed.
 func (h *Host) putArtifact(tx *store.Tx, row store.Artifact) error {
-	h.noteArtifact(row)
+	tx.Committed(func() { h.noteArtifact(row) })
 	return tx.PutArtifact(row)
 }
 
@@ -239,7 +244,7 @@ func (h *Host) noteArtifact(row store.Artifact) {
 
 // deleteArtifact deletes an artifact's row. Caches are made anew all the time, and kept for a month: so what is gone is no more to be looked at.
 func (h *Host) deleteArtifact(tx *store.Tx, id string) error {
-	h.expiries.forget(artifactThing(id))
+	tx.Committed(func() { h.expiries.forget(artifactThing(id)) })
 	return tx.DeleteArtifact(id)
 }
 
@@ -262,17 +267,6 @@ func (h *Host) lookAtExpired(ctx context.Context, t reap.Thing) (v ReapVerdict, 
 }
 
 func (h *Host) lookAtContainer(ctx context.Context, id string, v *ReapVerdict) (again time.Time, held bool, err error) {
-	doomed, err := h.giveUpContainer(ctx, id)
-	if err == nil {
-		v.Worker, v.Action, v.Reason = doomed.worker, ReapDestroy, "its owner has not used it for its TTL"
-		return time.Time{}, false, nil
-	}
-	if errors.Is(err, store.ErrNotFound) {
-		return time.Time{}, false, nil
-	}
-	if !errors.Is(err, errChanged) {
-		return time.Time{}, false, err
-	}
 	err = h.store.View(ctx, func(tx *store.Tx) error {
 		row, err := tx.Container(id)
 		if err != nil {
@@ -286,12 +280,24 @@ func (h *Host) lookAtContainer(ctx context.Context, id string, v *ReapVerdict) (
 		again, err = expires(row, processes)
 		return err
 	})
-	return again, held, err
+	if err != nil || again.IsZero() || again.After(h.clock.wall()) {
+		return again, held, err
+	}
+	doomed, err := h.giveUpContainer(ctx, id)
+	switch {
+	case err == nil:
+		v.Worker, v.Action, v.Reason = doomed.worker, ReapDestroy, "its owner has not used it for its TTL"
+	case errors.Is(err, errChanged): // something has just begun in it, perhaps
+		return time.Time{}, true, nil
+	case errors.Is(err, store.ErrNotFound):
+		err = nil
+	}
+	return time.Time{}, false, err
 }
 
 func (h *Host) lookAtArtifact(ctx context.Context, id string, v *ReapVerdict) (again time.Time, err error) {
 	var row store.Artifact
-	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) (err error) { // after whatever has just noted it
+	err = h.store.View(ctx, func(tx *store.Tx) (err error) {
 		row, err = tx.Artifact(id)
 		return ignoreNotFound(err)
 	})

@@ -2,7 +2,9 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -177,6 +179,49 @@ func TestExpiredInTime(t *testing.T) {
 	})
 	if rows := artifactsLeft(t, h); rows > 0 {
 		t.Errorf("%d artifacts are left", rows)
+	}
+}
+
+// TestExpiriesFollowTheRows: when something is to be looked at is what the rows say, also where a change of them is undone.
+func TestExpiriesFollowTheRows(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	c, err := h.Container(testkit.Context(t), "o", ContainerRequest{TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := h.Upload(testkit.Context(t), Upload{Name: "upload", TTL: time.Hour}, strings.NewReader(string(archiveOf(t, "", map[string]string{"f": "x"}))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	noted := func() map[reap.Thing]time.Time {
+		h.expiries.mu.Lock()
+		defer h.expiries.mu.Unlock()
+		out := make(map[reap.Thing]time.Time)
+		for thing, e := range h.expiries.at {
+			out[thing] = e.at
+		}
+		return out
+	}
+	before := noted()
+	if len(before) != 2 {
+		t.Fatalf("noted are %v", before)
+	}
+	undo := errors.New("undo")
+	err = h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error {
+		row, err := tx.Artifact(a.ID)
+		if err != nil {
+			return err
+		}
+		row.ExpiresAt = row.CreatedAt
+		_, doomed := h.doomContainer(tx, string(c.id), doom{})
+		if err := errors.Join(doomed, h.putArtifact(tx, row), h.deleteArtifact(tx, a.ID)); err != nil {
+			return err
+		}
+		return undo
+	})
+	if after := noted(); !errors.Is(err, undo) || !maps.Equal(before, after) {
+		t.Errorf("after %v, noted are %v, before it %v", err, after, before)
 	}
 }
 

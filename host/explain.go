@@ -50,7 +50,7 @@ type Explanation struct {
 	// worker, of what there is too little for it.
 	Reserved      string
 	ReservedUntil time.Time
-	InTheWay      []Holder
+	InTheWay      pool.Holders
 
 	// Workers has a verdict on each worker, the best first. Placed: on the others, as things stood then; nil where there were too many
 	// to keep, or the record is an older host's.
@@ -65,7 +65,7 @@ func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, er
 	if w, position, ok := h.queue.Find(owner); ok {
 		e, err := h.explainWaiter(ctx, w, position)
 		if err == nil {
-			e.Workers, e.Err = h.explainWait(ctx, w)
+			e.Workers, e.Err, err = h.explainWait(ctx, w)
 		}
 		return e, err
 	}
@@ -81,23 +81,13 @@ func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, er
 	return e, err
 }
 
-// explainWait is [pool.Queue.Explain] that also says what holds the room of full workers.
-func (h *Host) explainWait(ctx context.Context, w pool.Waiter) ([]pool.Verdict, error) {
-	verdicts, err := h.queue.Explain(w)
-	failed := h.sayHolders(ctx, verdicts)
-	if full, ok := errors.AsType[*pool.FullError](err); ok && failed == nil {
-		full.Reasons = verdicts
-	}
-	return verdicts, err
-}
-
 // ExplainRequest explains where a container would be, if it were asked for now. Nothing is made or leased.
 func (h *Host) ExplainRequest(ctx context.Context, req ContainerRequest) (*Explanation, error) {
 	return h.explainRequest(ctx, req, "", nil)
 }
 
-// explainRequest explains a request that may want the worker of what is not there yet, and contents that are not there yet, by the ids of their artifacts.
-func (h *Host) explainRequest(ctx context.Context, req ContainerRequest, with string, coming map[string]coming) (*Explanation, error) {
+// explainRequest explains a request that may want the worker of what is not there yet, and contents of which a job says more, by the ids of their artifacts.
+func (h *Host) explainRequest(ctx context.Context, req ContainerRequest, with string, known map[string]jobContent) (*Explanation, error) {
 	p, err := req.plan()
 	if err != nil {
 		return nil, err
@@ -110,20 +100,20 @@ func (h *Host) explainRequest(ctx context.Context, req ContainerRequest, with st
 		return nil, err
 	}
 	for i := range spec.Inputs {
-		spec.Inputs[i].On = coming[spec.Inputs[i].Key].on
+		spec.Inputs[i].On = known[spec.Inputs[i].Key].on
 	}
 	spec.With = cmp.Or(spec.With, with)
 	e := &Explanation{State: PlacementAsked, Priority: req.Priority, Workers: h.place.Explain(h.index, spec)}
 	choice, err := h.place.Choose(h.index, spec)
 	if smaller, yes := p.withoutCaches(err); yes {
-		spec.Inputs = smaller.wanting
+		p, spec.Inputs = smaller, smaller.wanting
 		e.Workers = h.place.Explain(h.index, spec)
 		choice, err = h.place.Choose(h.index, spec)
 	}
 	e.Worker, e.Scores, e.Err = choice.Worker, choice.Scores, err
 	switch {
 	case err == nil:
-		e.Copies, err = h.wouldCopy(ctx, e.Worker, req, p, coming)
+		e.Copies, err = h.wouldCopy(ctx, e.Worker, req, p, known)
 		return e, err
 	case errors.As(err, new(*pool.FullError)):
 		before := h.queue.Before(spec)

@@ -14,15 +14,18 @@ import (
 
 // Copy is a content that a worker lacks and would have to be brought.
 type Copy struct {
-	Name  string   // as a job file has it, such as input.src or step.build.bin; of a cache its key
-	Bytes int64    // 0: not known yet
-	From  []string // workers that have it; "host" is the disk of this host; none: whoever runs the job brings it
+	Name  string // as a job file has it, such as input.src or step.build.bin; of a cache its key
+	Bytes int64  // 0: not known yet
+	// From are workers that have it, or would by then; "host" is the disk of this host. None: of an input, whoever runs the job brings it; of what another
+	// step makes, that one has no worker yet.
+	From []string
 }
 
-// coming is a content that is not there before the job runs.
-type coming struct {
-	name string
-	on   string // the worker that it would be on; empty: whoever runs the job brings it
+// jobContent is what a job says of a content.
+type jobContent struct {
+	name   string
+	absent bool   // it is not there before the job runs
+	on     string // absent: the worker that it would be on; empty: none is known
 }
 
 // ExplainJob says for each step of a job, by name, where its container would be if it were asked for now, what would have to be brought there, and who
@@ -63,17 +66,18 @@ func needed(s *job.Step) (out []string) {
 
 // explainStep explains a step, those that it needs having been explained.
 func (h *Host) explainStep(ctx context.Context, j *job.Job, s *job.Step, inputs map[string]*Artifact, done map[string]*Explanation) (*Explanation, error) {
-	not := make(map[string]coming)
+	known := make(map[string]jobContent)
 	artifact := func(ref job.Ref) *Artifact {
 		if a := inputs[ref.Input]; ref.Step == "" && a != nil {
-			not[a.ID] = coming{name: ref.String()} // it is there; this is what it is called
+			known[a.ID] = jobContent{name: ref.String()}
 			return a
 		}
 		a := &Artifact{ID: "?" + ref.String(), Name: ref.String()} // no artifact's id begins so
-		not[a.ID] = coming{name: ref.String()}
+		c := jobContent{name: ref.String(), absent: true}
 		if e := done[ref.Step]; e != nil {
-			not[a.ID] = coming{ref.String(), e.Worker}
+			c.on = e.Worker
 		}
+		known[a.ID] = c
 		return a
 	}
 	req := stepRequest(s)
@@ -97,7 +101,7 @@ func (h *Host) explainStep(ctx context.Context, j *job.Job, s *job.Step, inputs 
 	if on != nil {
 		with = on.Worker
 	}
-	e, err := h.explainRequest(ctx, req, with, not)
+	e, err := h.explainRequest(ctx, req, with, known)
 	if err != nil {
 		return nil, err
 	}
@@ -129,28 +133,28 @@ func (e *TurnError) Error() string {
 }
 
 // wouldCopy lists what a worker lacks of what a container needs.
-func (h *Host) wouldCopy(ctx context.Context, worker string, req ContainerRequest, p plan, not map[string]coming) (out []Copy, err error) {
+func (h *Host) wouldCopy(ctx context.Context, worker string, req ContainerRequest, p plan, known map[string]jobContent) (out []Copy, err error) {
 	seen := make(map[string]bool)
 	add := func(a *Artifact, name string) error {
 		if a == nil || seen[a.ID] || h.index.Has(worker, a.ID) {
 			return nil
 		}
 		seen[a.ID] = true
-		c, is := not[a.ID]
-		out = append(out, Copy{Name: cmp.Or(c.name, name)})
-		to := &out[len(out)-1]
-		if is && a.ID == "?"+c.name {
-			switch c.on {
-			case worker:
-				out = out[:len(out)-1]
-			case "":
-			default:
-				to.From = []string{c.on}
-			}
+		of := known[a.ID]
+		c := Copy{Name: cmp.Or(of.name, name)}
+		switch {
+		case of.absent && of.on == worker:
 			return nil
+		case of.absent && of.on != "":
+			c.From = []string{of.on}
+		case !of.absent:
+			var err error
+			if c.Bytes, c.From, err = h.contentOf(ctx, a); err != nil {
+				return err
+			}
 		}
-		to.Bytes, to.From, err = h.contentOf(ctx, a)
-		return err
+		out = append(out, c)
+		return nil
 	}
 	if err := add(req.Image, "image"); err != nil {
 		return nil, err
@@ -183,7 +187,7 @@ func (h *Host) contentOf(ctx context.Context, a *Artifact) (bytes int64, from []
 	err = h.store.View(ctx, func(tx *store.Tx) error {
 		row, err := tx.Artifact(a.ID)
 		bytes = row.Bytes
-		return err
+		return noArtifact(a.Name, err)
 	})
 	return bytes, from, err
 }

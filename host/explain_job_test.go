@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -85,6 +86,38 @@ func TestExplainJobCountsInputs(t *testing.T) {
 	}
 	if _, err := h.ExplainJob(t.Context(), parseJob(t, chainJob), map[string]*Artifact{"sources": src}); sdk.ClassOf(err) != sdk.Invalid {
 		t.Errorf("an input that the job has not: %v", err)
+	}
+}
+
+// TestExplainJobKnowsNotWhere: what a step that has no worker would make is nowhere yet, and a cache that would begin empty is brought from nowhere.
+func TestExplainJobKnowsNotWhere(t *testing.T) {
+	t.Parallel()
+	h := limitedHost(t, newMemory(t, "a", "b"), Options{}, 10, "a", "b")
+	all, err := h.ExplainJob(t.Context(), parseJob(t, strings.Replace(chainJob, `outputs = ["bin"]`, `outputs = ["bin"]
+    tags = ["none"]`, 1)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := all["make"]; e.Worker != "" || e.Err == nil {
+		t.Errorf("make: %+v", e)
+	}
+	if c := all["use"].Copies; len(c) != 2 || c[0].Name != "step.make.bin" || c[0].From != nil {
+		t.Errorf("use would copy %+v", c)
+	}
+
+	h = limitedHost(t, newMemory(t, "a", "b"), Options{}, 1, "a", "b")
+	cachedWithin(t, h, "s", "echo x >> c/n")
+	e, err := h.ExplainRequest(t.Context(), ContainerRequest{Caches: []Cache{{Key: "k", Path: "c"}}})
+	if err != nil || e.Worker == "" || e.Copies != nil {
+		t.Errorf("a cache of which there is nothing: %+v, %v", e, err)
+	}
+	has := "a"
+	if h.index.Usage("b").Volumes > 0 {
+		has = "b"
+	}
+	e, err = h.ExplainRequest(t.Context(), ContainerRequest{Caches: []Cache{{Key: TaskCacheKey("", "cached", "s", "c"), Path: "c"}}, Exclude: map[string]string{has: "for this test"}})
+	if err != nil || e.Worker == "" || e.Copies != nil {
+		t.Errorf("a cache that begins empty: %+v, %v", e, err)
 	}
 }
 

@@ -54,8 +54,9 @@ func (c Change) Done() bool {
 //
 //   - Plugins and workers that are new begin.
 //   - A plugin whose settings or workers have changed has its process ended and started anew. What its workers have goes on; of a plugin with which that
-//     ends, nothing is changed while something is on its workers. A plugin that does not run with its new settings is given the old ones back.
-//   - Workers that are there no more go, unless something is on them.
+//     ends, nothing is changed while something is on its workers. A plugin that does not run with its new settings is given the old ones back, and so is one of whose workers one has
+//     something, and is another place with them, or does not answer any more.
+//   - Workers that are there no more go. One on which something is takes no new work, and goes with the first reload that finds nothing there.
 //   - All else holds from now on, but for what needs a restart of the host.
 //
 // What was refused, needs a restart or has failed stays as it was, and the rest is done. A configuration without workers, where there are some, or with which something is wrong, a

@@ -158,23 +158,17 @@ func (h *Host) usedThere(ctx context.Context, name string, counts func(*store.Tx
 func inWords(worker string, owners []string, volumes int) string {
 	var parts []string
 	verb := "is"
-	switch len(owners) {
-	case 0:
-		if volumes > 1 {
-			verb = "are"
-		}
-	case 1:
+	switch {
+	case len(owners) == 1:
 		parts = append(parts, "the container of "+owners[0])
-	default:
+	case len(owners) > 1:
 		verb = "are"
 		parts = append(parts, "the containers of "+list(owners))
+	case volumes > 1:
+		verb = "are"
 	}
-	switch volumes {
-	case 0:
-	case 1:
-		parts = append(parts, "1 volume")
-	default:
-		parts = append(parts, fmt.Sprintf("%d volumes", volumes))
+	if volumes > 0 {
+		parts = append(parts, plural(volumes, "volume"))
 	}
 	if len(parts) == 0 {
 		return ""

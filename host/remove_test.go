@@ -46,7 +46,7 @@ func newMaking() making { return making{make(chan struct{}, 8), make(chan error,
 // wantAborted looks whether a caller was told that somebody has removed what it asked for, and nothing else.
 func (m making) wantAborted(t *testing.T, owner string) {
 	t.Helper()
-	const want = "container of owner: owner was aborted: its container was removed before it was made"
+	const want = "container of owner: owner was aborted: its container was removed while it was asked for"
 	aborted := (*AbortedError)(nil)
 	if err := <-m.errs; !errors.As(err, &aborted) || aborted.Owner != owner || err.Error() != want {
 		t.Errorf("who asked for it is told %v, want %s", err, want)

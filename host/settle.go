@@ -241,7 +241,7 @@ func (h *Host) adoptContainer(ctx context.Context, w *worker, conn sdk.Worker, r
 			}
 			m, err := h.moveContainer(tx, row.ID, lifecycle.Made, nil)
 			row = m.row
-			h.expiries.note(containerThing(row.ID), h.clock.wall()) // whether it has a TTL is seen then
+			tx.Committed(func() { h.noteContainer(row) })
 			return err
 		})
 		if err != nil || !there {

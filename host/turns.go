@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -215,11 +214,8 @@ func (r *run) turn(ctx context.Context, s *job.Step) (done func(), err error) {
 
 // turnWaits lists the steps that wait for a turn, of this host's or of their run's.
 func (h *Host) turnWaits() []turnWait {
-	h.mu.Lock()
-	runs := slices.Collect(maps.Values(h.going))
-	h.mu.Unlock()
 	out := h.turns.waits()
-	for _, r := range runs {
+	for _, r := range h.goingRuns() {
 		out = append(out, r.turns.waits()...)
 	}
 	return out

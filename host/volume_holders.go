@@ -6,107 +6,85 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
 )
 
-// roomHolder is what has volumes on a worker, for people who wait for room there.
-type roomHolder struct {
-	what    string // a container's owner, an artifact's name, a cache
-	why     string // it stays; may be empty
-	volumes int
-}
+// Here it is found out what holds the room for volumes of a worker, for those who wait for some there: see [pool.Holder].
 
-func (r roomHolder) String() string {
-	text := fmt.Sprintf("%s (%s", r.what, plural(r.volumes, "volume"))
-	if r.why != "" {
-		text += ", " + r.why
-	}
-	return text + ")"
-}
-
-// maxHolders is how many of those that hold a worker's room are named.
-const maxHolders = 8
-
-// roomHeldBy lists what holds the room of a worker, those that have the most first.
-func (h *Host) roomHeldBy(ctx context.Context, worker string) ([]roomHolder, error) {
-	by := make(map[string]*roomHolder)
-	leases := h.index.Leases(worker)
+// volumeHolders lists what has volumes on a worker, or is still to get some there, those that have the most first.
+func (h *Host) volumeHolders(ctx context.Context, worker string) (pool.Holders, error) {
+	claims := h.index.Claims(worker)
+	var out pool.Holders
 	err := h.store.View(ctx, func(tx *store.Tx) error {
-		clear(by)
-		add := func(what, why string, n int) {
-			if by[what] == nil {
-				by[what] = &roomHolder{what: what}
-			}
-			by[what].volumes += n
-			by[what].why = cmp.Or(by[what].why, why)
-		}
+		out = slices.Clone(claims)
 		rows, err := tx.Volumes(store.VolumeFilter{Worker: worker})
 		if err != nil {
 			return err
 		}
+		at := make(map[pool.Holder]int) // by what identifies it
+		for i, o := range out {
+			at[pool.Holder{Owner: o.Owner}] = i
+		}
 		for _, v := range rows {
-			what, why, err := h.holder(tx, v)
+			of, why, err := h.holder(tx, v)
 			if err != nil {
 				return err
 			}
-			add(what, why, 1)
-		}
-		for _, l := range leases {
-			if l.Volumes > 0 {
-				add("the container of "+l.Owner, "claimed for it", l.Volumes)
+			i, known := at[of]
+			if !known {
+				i = len(out)
+				at[of], out = i, append(out, of)
 			}
+			out[i].Volumes++
+			out[i].Why = cmp.Or(out[i].Why, why)
 		}
 		return nil
 	})
-	var out []roomHolder
-	for _, r := range by {
-		out = append(out, *r)
-	}
-	slices.SortFunc(out, func(a, b roomHolder) int {
-		return cmp.Or(cmp.Compare(b.volumes, a.volumes), cmp.Compare(a.what, b.what))
+	slices.SortFunc(out, func(a, b pool.Holder) int {
+		return cmp.Or(cmp.Compare(b.Volumes+b.Claimed, a.Volumes+a.Claimed), cmp.Compare(a.String(), b.String()))
 	})
 	return out, err
 }
 
-// holder says what has a volume, and why that stays.
-func (h *Host) holder(tx *store.Tx, v store.Volume) (what, why string, err error) {
+// holder names what has a volume, and says why that stays.
+func (h *Host) holder(tx *store.Tx, v store.Volume) (of pool.Holder, why string, err error) {
+	going := pool.Holder{Going: true}
 	switch {
 	case v.State == lifecycle.VolumeDestroying:
-		return "what is being destroyed", "", nil
+		return going, "", nil
 	case v.Container != "":
 		c, err := tx.Container(v.Container)
-		if err != nil {
-			return "a container that is being destroyed", "", ignoreNotFound(err)
+		if err != nil || c.Owner == "" {
+			return going, "", ignoreNotFound(err)
 		}
-		if kept, err := isKept(c); err != nil || kept {
-			return "the container of " + c.Owner, "kept since its command failed", err
+		kept, err := isKept(c)
+		if kept {
+			why = "kept since its command failed"
 		}
-		return "the container of " + c.Owner, "", nil
+		return pool.Holder{Owner: c.Owner}, why, err
 	case v.Artifact == "":
-		return "what nobody owns", "", nil
+		return pool.Holder{}, "", nil
 	}
 	a, err := tx.Artifact(v.Artifact)
 	if err != nil {
-		return "what is being destroyed", "", ignoreNotFound(err)
+		return going, "", ignoreNotFound(err)
 	}
 	if a.Key != "" {
-		return "cache " + strings.TrimPrefix(a.Key, supersededKey("")), "", nil
+		return pool.Holder{Cache: strings.TrimPrefix(a.Key, supersededKey(""))}, "", nil
+	}
+	var whys []string
+	if run, step := h.neededBy(a); step != "" {
+		whys = append(whys, fmt.Sprintf("step %s of run %s needs it", step, run))
+	} else if run != "" {
+		whys = append(whys, fmt.Sprintf("run %s needs it", run))
 	}
 	if failed := h.rooms.failed(a.ID); failed != nil {
-		why = fmt.Sprintf("the last copy, which could not be copied elsewhere: %v", failed)
+		whys = append(whys, fmt.Sprintf("the last copy, which could not be copied elsewhere: %v", failed))
 	}
-	if run, step := h.neededBy(a); run != "" {
-		text := "run " + run + " needs it"
-		if step != "" {
-			text = fmt.Sprintf("step %s of run %s needs it", step, run)
-		}
-		why = strings.TrimSuffix(text+"; "+why, "; ")
-	}
-	return "artifact " + a.Name, why, nil
+	return pool.Holder{Artifact: a.Name}, strings.Join(whys, "; "), nil
 }
 
 // neededBy names a run under way that needs an artifact, and the first of its steps that does; empty: it is for an output, or just being made.
@@ -122,85 +100,42 @@ func (h *Host) neededBy(a store.Artifact) (run, step string) {
 	return "", ""
 }
 
+// maxHeld is of how many full workers it is said what holds their room.
+const maxHeld = 8
+
 // sayHolders adds to verdicts on full workers what holds their room.
 func (h *Host) sayHolders(ctx context.Context, verdicts []pool.Verdict) error {
 	named := 0
 	for i := range verdicts {
 		v := &verdicts[i]
-		if v.Reason != pool.FullVolumes || named == maxHolders {
+		if v.Reason != pool.FullVolumes || named == maxHeld {
 			continue
 		}
 		named++
-		all, err := h.roomHeldBy(ctx, v.Worker)
-		if err != nil {
+		var err error
+		if v.Holders, err = h.volumeHolders(ctx, v.Worker); err != nil {
 			return err
 		}
-		var parts []string
-		for _, r := range all[:min(len(all), maxHolders)] {
-			parts = append(parts, r.String())
-		}
-		if more := len(all) - len(parts); more > 0 {
-			parts = append(parts, fmt.Sprintf("and %d more", more))
-		}
-		if len(parts) > 0 {
-			v.Detail += "; held by " + strings.Join(parts, ", ")
+		if len(v.Holders) > 0 {
+			v.Detail += "; held by " + v.Holders.String()
 		}
 	}
 	return nil
 }
 
-// roomWait is one who is told what becomes of his room.
-type roomWait struct {
-	tell func(text string)
-	last string
-	at   time.Time
-}
-
-// tellRoomEvery is how often one who waits is told at most what holds the room, which changes with all that goes on.
-const tellRoomEvery = time.Minute
-
-// hearRoom has an owner who waits told of his room until stop is called.
-func (h *Host) hearRoom(owner string, tell func(text string)) (stop func()) {
-	h.rooms.mu.Lock()
-	defer h.rooms.mu.Unlock()
-	if h.rooms.waiting == nil {
-		h.rooms.waiting = make(map[string]*roomWait)
+// inTheWay lists what has of what there is too little for w on the worker that is reserved for it.
+func (h *Host) inTheWay(ctx context.Context, w pool.Waiter) (pool.Holders, error) {
+	containers, volumes := h.queue.InTheWay(w)
+	if !volumes {
+		return containers, nil
 	}
-	h.rooms.waiting[owner] = &roomWait{tell: tell}
-	return func() {
-		h.rooms.mu.Lock()
-		defer h.rooms.mu.Unlock()
-		delete(h.rooms.waiting, owner)
+	out, err := h.volumeHolders(ctx, w.Reserved)
+	for _, o := range containers {
+		if i := slices.IndexFunc(out, func(v pool.Holder) bool { return v.Owner == o.Owner }); i >= 0 {
+			out[i].Resources = o.Resources
+		} else {
+			out = append(out, o)
+		}
 	}
-}
-
-// tellRoom tells one who waits what becomes of his room, unless he knows.
-func (h *Host) tellRoom(owner, text string) {
-	h.rooms.mu.Lock()
-	w := h.rooms.waiting[owner]
-	tell := w != nil && w.last != text
-	if tell {
-		w.last = text
-	}
-	h.rooms.mu.Unlock()
-	if tell {
-		w.tell(text)
-	}
-}
-
-// tellNoRoom tells one who waits that no room can be made for him, what holds it, and what would help.
-func (h *Host) tellNoRoom(ctx context.Context, who pool.Waiter) {
-	h.rooms.mu.Lock()
-	w := h.rooms.waiting[who.Owner]
-	due := w != nil && (w.at.IsZero() || time.Since(w.at) >= tellRoomEvery)
-	if due {
-		w.at = time.Now()
-	}
-	h.rooms.mu.Unlock()
-	if !due {
-		return
-	}
-	if _, err := h.explainWait(ctx, who); err != nil {
-		h.tellRoom(who.Owner, err.Error()+"; no more room can be made now: end or remove something of what holds it")
-	}
+	return out, err
 }

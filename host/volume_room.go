@@ -14,10 +14,10 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// Here room is made on workers that have as many volumes as they may, while somebody waits for a place there: replicas are given up, those first that were used the
-// longest ago. At once may go what nothing uses, and what is on another worker as well that is at least as sure to keep it, or on the host's disk, and any cache of others. Where
-// that would not do, what is nowhere else is copied away before, see volume_copy.go. The reconciler of its worker destroys what goes; whoever waits gets the place when
-// it is gone.
+// Here room is made on workers that have as many volumes as they may, while somebody waits for a place there. Replicas that nothing uses are given up, the longest
+// unused first. One may go at once if what it has is also on the host's disk, or on another worker that is at least as sure to keep it; a cache may go in any case, but that of
+// the one who waits. Where that would not do, what is nowhere else is copied away first: see volume_copy.go. The reconciler of the worker destroys what goes, and whoever
+// waits gets the place when it is gone.
 
 // roomFor is for how many of those who wait room is looked for at a time, the first first.
 const roomFor = 100
@@ -131,7 +131,7 @@ func (p *roomPass) serve(ctx context.Context, s pool.Shortage) error {
 		}
 	}
 	if moves := slices.ContainsFunc(s.Workers, func(l pool.Lack) bool { return p.moves(l.Worker) }); len(copies) == 0 && !making && !(early && moves) {
-		p.h.tellNoRoom(ctx, s.Waiter)
+		return p.h.tellNoRoom(ctx, s.Waiter)
 	}
 	return nil
 }

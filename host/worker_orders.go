@@ -58,7 +58,12 @@ func (h *Host) order(ctx context.Context, name string, o orders) error {
 	}
 	w, err := h.knownWorker(name)
 	if err != nil && (o.state == "" || o.state == pool.Retiring) && h.hasKeptOrders(name) {
-		return h.dropOrders(ctx, name)
+		if err := h.dropOrders(ctx, name); err != nil {
+			return err
+		}
+		if w, err = h.knownWorker(name); err != nil {
+			return nil
+		} // else it has been put back meanwhile, with the orders that it had
 	}
 	if err != nil {
 		return err

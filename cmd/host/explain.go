@@ -264,11 +264,7 @@ func outcome(e *host.Explanation) string {
 // details are what is to be told of a step besides, a line each.
 func details(e *host.Explanation) (lines []string) {
 	if len(e.InTheWay) > 0 {
-		all := make([]string, len(e.InTheWay))
-		for i, o := range e.InTheWay {
-			all[i] = o.String()
-		}
-		lines = append(lines, "in its way: "+strings.Join(all, ", "))
+		lines = append(lines, "in its way: "+e.InTheWay.String())
 	}
 	if n := len(e.Before); n > 0 {
 		text := "first comes: " + strings.Join(e.Before, ", ")
@@ -289,6 +285,8 @@ func details(e *host.Explanation) (lines []string) {
 		switch {
 		case len(c.From) > 0:
 			text += ", from " + strings.Join(c.From, " or ")
+		case strings.HasPrefix(c.Name, "step."):
+			text += ", from where that step will run"
 		default:
 			text += ", from whoever runs the job"
 		}
@@ -316,86 +314,4 @@ func scores(all []pool.Score) string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-type jsonExplained struct {
-	Step     string        `json:"step"`
-	State    string        `json:"state"`            // placed, waiting, turn, asked
-	Worker   string        `json:"worker,omitempty"` // that it has or would get
-	Held     bool          `json:"held,omitempty"`   // its owner had the place already
-	Scores   []jsonScore   `json:"scores,omitempty"` // of that worker
-	At       *time.Time    `json:"at,omitempty"`     // when it was placed
-	Waited   float64       `json:"waited_seconds"`
-	Position int           `json:"position,omitempty"` // among those who wait, from 1
-	Reserved string        `json:"reserved,omitempty"` // waiting: the worker that is reserved for it
-	Until    *time.Time    `json:"reserved_until,omitempty"`
-	InTheWay []jsonHolder  `json:"in_the_way,omitempty"` // waiting: who has, on that worker, of what there is too little
-	Turn     int           `json:"turn,omitempty"`       // asked: the place that it would have among those who wait for their turn
-	Before   []string      `json:"before,omitempty"`     // asked: the first of those who would be served before it
-	Copies   []jsonCopy    `json:"copies,omitempty"`     // asked: what would have to be brought to the worker
-	Error    string        `json:"error,omitempty"`      // why it would not be placed
-	Workers  []jsonVerdict `json:"workers"`              // the best first; of a placed step, the others
-}
-
-type jsonVerdict struct {
-	Worker string      `json:"worker"`
-	Takes  string      `json:"takes"`  // yes, no, full
-	Reason string      `json:"reason"` // one word, such as ok, tags, containers
-	Detail string      `json:"detail"`
-	Scores []jsonScore `json:"scores,omitempty"`
-}
-
-type jsonHolder struct {
-	Owner string `json:"owner,omitempty"` // of a container
-	Has   string `json:"has"`
-}
-
-type jsonCopy struct {
-	Name  string   `json:"name"`            // such as input.src
-	Bytes int64    `json:"bytes,omitempty"` // 0: not known yet
-	From  []string `json:"from,omitempty"`  // workers, or "host"; none: whoever runs the job
-}
-
-type jsonScore struct {
-	Strategy string `json:"strategy"`
-	Value    int64  `json:"value"`
-}
-
-func writeExplainedJSON(to *outlet, all []explained) error {
-	out := make([]jsonExplained, 0, len(all))
-	for _, e := range all {
-		j := jsonExplained{Step: e.step, State: string(e.State), Worker: e.Worker, Held: e.Held, Scores: jsonScores(e.Scores),
-			Waited: e.Waited.Seconds(), Position: e.Position, Reserved: e.Reserved, Workers: []jsonVerdict{},
-			Until: known(e.ReservedUntil), InTheWay: jsonHolders(e.InTheWay), Turn: e.Turn, Before: e.Before}
-		for _, c := range e.Copies {
-			j.Copies = append(j.Copies, jsonCopy{c.Name, c.Bytes, c.From})
-		}
-		if !e.At.IsZero() {
-			j.At = &e.At
-		}
-		if e.Err != nil {
-			j.Error = e.Err.Error()
-		}
-		for _, v := range e.Workers {
-			j.Workers = append(j.Workers, jsonVerdict{v.Worker, takes(v.Reason), string(v.Reason), v.Detail, jsonScores(v.Scores)})
-		}
-		out = append(out, j)
-	}
-	return to.writeJSON(out)
-}
-
-func jsonHolders(all []host.Holder) []jsonHolder {
-	var out []jsonHolder
-	for _, o := range all {
-		out = append(out, jsonHolder{o.Owner, o.Has})
-	}
-	return out
-}
-
-func jsonScores(all []pool.Score) []jsonScore {
-	var out []jsonScore
-	for _, s := range all {
-		out = append(out, jsonScore{string(s.Strategy), s.Value})
-	}
-	return out
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -124,11 +123,7 @@ func (l listed) write(to *outlet) error {
 		if e.State == host.PlacementTurn {
 			what = "its turn"
 		}
-		all := make([]string, len(e.InTheWay))
-		for i, o := range e.InTheWay {
-			all[i] = o.String()
-		}
-		t.row(e.Owner, what, strconv.Itoa(e.Position), e.Waited.Round(time.Second).String(), dash(e.Reserved), clock(e.ReservedUntil), dash(strings.Join(all, ", ")))
+		t.row(e.Owner, what, strconv.Itoa(e.Position), e.Waited.Round(time.Second).String(), dash(e.Reserved), clock(e.ReservedUntil), dash(e.InTheWay.String()))
 	}
 	return t.end()
 }

@@ -208,15 +208,13 @@ func fromDrain(d *pb.Drain) *host.Drain {
 func pbExplanation(step string, e *host.Explanation) *pb.Explanation {
 	out := &pb.Explanation{Step: step, Owner: e.Owner, State: string(e.State), Worker: e.Worker, Held: e.Held, Scores: pbScores(e.Scores), At: stamp(e.At),
 		Waited: durationpb.New(e.Waited), Position: int64(e.Position), Priority: int64(e.Priority), Reserved: e.Reserved, Error: pbError(e.Err),
-		ReservedUntil: stamp(e.ReservedUntil), Turn: int64(e.Turn), Before: e.Before}
-	for _, o := range e.InTheWay {
-		out.InTheWay = append(out.InTheWay, &pb.Holder{Owner: o.Owner, Has: o.Has})
-	}
+		ReservedUntil: stamp(e.ReservedUntil), InTheWay: pbHolders(e.InTheWay), Turn: int64(e.Turn), Before: e.Before}
 	for _, c := range e.Copies {
 		out.Copies = append(out.Copies, &pb.Copy{Name: c.Name, Bytes: c.Bytes, From: c.From})
 	}
 	for _, v := range e.Workers {
-		out.Workers = append(out.Workers, &pb.Verdict{Worker: v.Worker, Ok: v.OK, Reason: string(v.Reason), Detail: v.Detail, Scores: pbScores(v.Scores)})
+		out.Workers = append(out.Workers, &pb.Verdict{Worker: v.Worker, Ok: v.OK, Reason: string(v.Reason), Detail: v.Detail, Scores: pbScores(v.Scores),
+			Holders: pbHolders(v.Holders)})
 	}
 	return out
 }
@@ -225,16 +223,34 @@ func fromExplanation(e *pb.Explanation) *host.Explanation {
 	out := &host.Explanation{Owner: e.GetOwner(), State: host.PlacementState(e.GetState()), Worker: e.GetWorker(), Held: e.GetHeld(),
 		Scores: fromScores(e.GetScores()), At: fromStamp(e.GetAt()), Waited: e.GetWaited().AsDuration(), Position: int(e.GetPosition()),
 		Priority: int(e.GetPriority()), Reserved: e.GetReserved(), Err: fromError(e.GetError()),
-		ReservedUntil: fromStamp(e.GetReservedUntil()), Turn: int(e.GetTurn()), Before: e.GetBefore()}
-	for _, o := range e.GetInTheWay() {
-		out.InTheWay = append(out.InTheWay, host.Holder{Owner: o.GetOwner(), Has: o.GetHas()})
-	}
+		ReservedUntil: fromStamp(e.GetReservedUntil()), InTheWay: fromHolders(e.GetInTheWay()), Turn: int(e.GetTurn()), Before: e.GetBefore()}
 	for _, c := range e.GetCopies() {
 		out.Copies = append(out.Copies, host.Copy{Name: c.GetName(), Bytes: c.GetBytes(), From: c.GetFrom()})
 	}
 	for _, v := range e.GetWorkers() {
 		out.Workers = append(out.Workers, pool.Verdict{Worker: v.GetWorker(), OK: v.GetOk(), Reason: pool.Reason(v.GetReason()), Detail: v.GetDetail(),
-			Scores: fromScores(v.GetScores())})
+			Scores: fromScores(v.GetScores()), Holders: fromHolders(v.GetHolders())})
+	}
+	return out
+}
+
+func pbHolders(all pool.Holders) (out []*pb.Holder) {
+	for _, o := range all {
+		h := &pb.Holder{Owner: o.Owner, Artifact: o.Artifact, Cache: o.Cache, Going: o.Going, Volumes: int64(o.Volumes), Claimed: int64(o.Claimed), Why: o.Why}
+		if r := o.Resources; r != (pool.Resources{}) {
+			h.Resources = &pb.Resources{CpuMillis: r.CPUMillis, MemoryBytes: r.MemoryBytes, DiskBytes: r.DiskBytes, Pids: r.PIDs}
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+func fromHolders(all []*pb.Holder) (out pool.Holders) {
+	for _, o := range all {
+		r := o.GetResources()
+		out = append(out, pool.Holder{Owner: o.GetOwner(), Artifact: o.GetArtifact(), Cache: o.GetCache(), Going: o.GetGoing(), Volumes: int(o.GetVolumes()),
+			Claimed: int(o.GetClaimed()), Why: o.GetWhy(),
+			Resources: pool.Resources{CPUMillis: r.GetCpuMillis(), MemoryBytes: r.GetMemoryBytes(), DiskBytes: r.GetDiskBytes(), PIDs: r.GetPids()}})
 	}
 	return out
 }

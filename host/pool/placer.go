@@ -79,6 +79,8 @@ type Verdict struct {
 	Reason Reason
 	Detail string  // for people
 	Scores []Score // in the order of the chain; nil unless OK
+	// Holders are what has the room of a worker that is full of volumes, where the host was asked why somebody waits; Detail names the first of them.
+	Holders Holders `json:",omitempty"`
 }
 
 // Explain returns a verdict on every worker, those that are OK first and the

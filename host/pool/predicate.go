@@ -286,14 +286,18 @@ func (q *query) about(e *entry, r Reason) string {
 
 // wantedVolumes says how many volumes a container needs: its own, and those of its inputs.
 func wantedVolumes(own, inputs int) string {
-	text := fmt.Sprintf("%d volumes", own+inputs)
-	if own+inputs == 1 {
-		text = "1 volume"
-	}
+	text := volumesText(own + inputs)
 	if inputs > 0 {
 		text += fmt.Sprintf(" (%d of its own, %d for its inputs)", own, inputs)
 	}
 	return text
+}
+
+func volumesText(n int) string {
+	if n == 1 {
+		return "1 volume"
+	}
+	return fmt.Sprintf("%d volumes", n)
 }
 
 func includes(has, wants []string) bool {

@@ -55,7 +55,6 @@ type waiter struct {
 	woken    chan struct{}  // closed with the choice made, or none: look again
 	passed   int            // places given to later ones on workers that lacked nothing but room for it
 	reserved *entry         // the worker that is reserved for it
-	from     time.Time      // since when it is
 	until    time.Time      // when that ends at the latest
 	told     chan time.Time // until, of each new reservation; holds one
 }

@@ -64,8 +64,8 @@ func (q *Queue) pass(v *waiter, e *entry) {
 func (x *Index) reserve(e *entry, w *waiter) {
 	before := e.reserved
 	e.reserved, w.reserved = w, e
-	w.from = time.Now()
-	w.until = w.from.Add(max(w.from.Sub(w.since), minReserved))
+	now := time.Now()
+	w.until = now.Add(max(now.Sub(w.since), minReserved))
 	select {
 	case <-w.told: // of an earlier one
 	default:

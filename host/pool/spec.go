@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -92,14 +91,16 @@ func (r Resources) only(o Resources) Resources {
 	return Resources{keep(r.CPUMillis, o.CPUMillis), keep(r.MemoryBytes, o.MemoryBytes), keep(r.DiskBytes, o.DiskBytes), keep(r.PIDs, o.PIDs)}
 }
 
-// Of says in words what o has of the resources that r asks for.
-func (r Resources) Of(o Resources) (out []string) {
-	for i, a := range r.amounts() {
-		if has := o.amounts()[i].asks; a.asks > 0 && has > 0 {
-			out = append(out, fmt.Sprintf("%d %s", has, a.name))
+// beyond is r without the amounts that there are beside what is used of them.
+func (r Resources) beyond(has, used Resources) Resources {
+	keep := func(asks, has, used int64) int64 {
+		if has > 0 && asks > has-used {
+			return asks
 		}
+		return 0
 	}
-	return out
+	return Resources{keep(r.CPUMillis, has.CPUMillis, used.CPUMillis), keep(r.MemoryBytes, has.MemoryBytes, used.MemoryBytes),
+		keep(r.DiskBytes, has.DiskBytes, used.DiskBytes), keep(r.PIDs, has.PIDs, used.PIDs)}
 }
 
 // amount is one of the resources, with what a worker has of it, what of that is promised, and what is asked.

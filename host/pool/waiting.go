@@ -1,7 +1,6 @@
 package pool
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"time"
@@ -14,7 +13,6 @@ type Waiter struct {
 	Since    time.Time
 	Passed   int       // how often later ones got a place on a worker that lacked only room for it, and took of that
 	Reserved string    // the worker that is reserved for it; empty: none
-	From     time.Time // since when that is
 	Until    time.Time // when that ends at the latest
 
 	query *query
@@ -74,40 +72,6 @@ func (w *waiter) left() time.Duration {
 	return max(time.Until(w.until), 0).Round(time.Second)
 }
 
-// InTheWay lists the leases that have something, on the worker that is reserved for w, of which there is too little there for it. What else is in the
-// way is not leased: volumes that have been made, of these and of other owners, and copies of contents; lacks tells of what there is too little.
-func (q *Queue) InTheWay(w Waiter) (leases []Lease, lacks []Reason) {
-	x := q.index
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	e := x.byName[w.Reserved]
-	if e == nil {
-		return nil, nil
-	}
-	l := w.query.limitsOf(e)
-	short := func(r Reason, yes bool) bool {
-		if yes {
-			lacks = append(lacks, r)
-		}
-		return yes
-	}
-	containers := short(FullContainers, l.Containers > 0 && e.usage.containers() >= l.Containers)
-	tasks := short(FullTasks, l.Tasks > 0 && w.query.spec.Kind != Check && e.usage.tasks() >= l.Tasks)
-	volumes := short(FullVolumes, l.Volumes > 0 && w.query.lacksVolumes(e, l.Volumes) > 0)
-	short(FullResources, w.query.lacksResources(e))
-	for _, g := range x.leases {
-		if g.Worker != e.Name {
-			continue
-		}
-		_, resources := over(e.Capacity, e.usage.Resources, w.query.spec.Resources.only(g.Resources))
-		if containers || tasks && g.Kind != Check || volumes && g.Volumes+len(g.keys) > 0 || resources {
-			leases = append(leases, g.Lease)
-		}
-	}
-	slices.SortFunc(leases, func(a, b Lease) int { return cmp.Compare(a.Owner, b.Owner) })
-	return leases, lacks
-}
-
 // inOrder returns those who wait, without their specs, which can be copied without a lock.
 func (q *Queue) inOrder() []Waiter {
 	q.index.mu.RLock()
@@ -123,7 +87,7 @@ func (q *Queue) inOrder() []Waiter {
 	for i, w := range waiters {
 		out[i] = Waiter{Owner: w.owner, Since: w.since, Passed: w.passed, query: w.query}
 		if w.reserved != nil {
-			out[i].Reserved, out[i].From, out[i].Until = w.reserved.Name, w.from, w.until
+			out[i].Reserved, out[i].Until = w.reserved.Name, w.until
 		}
 	}
 	return out

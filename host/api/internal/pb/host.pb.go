@@ -2103,12 +2103,24 @@ func (x *Explanation) GetCopies() []*Copy {
 	return nil
 }
 
+// Holder has, on a worker, of what there is too little there. It is a container, by its owner, an artifact, a cache, all that is being destroyed
+// there, or, where it names none of these, what nobody owns.
 type Holder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Of a container; empty: it is no container's.
-	Owner string `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
-	// For people.
-	Has           string `protobuf:"bytes,2,opt,name=has,proto3" json:"has,omitempty"`
+	Owner string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Its name.
+	Artifact string `protobuf:"bytes,2,opt,name=artifact,proto3" json:"artifact,omitempty"`
+	// Its key, such as task:TEAM/JOB/STEP/PATH.
+	Cache string `protobuf:"bytes,3,opt,name=cache,proto3" json:"cache,omitempty"`
+	Going bool   `protobuf:"varint,4,opt,name=going,proto3" json:"going,omitempty"`
+	// How many volumes it has there.
+	Volumes int64 `protobuf:"varint,5,opt,name=volumes,proto3" json:"volumes,omitempty"`
+	// How many volumes a container is still to get there.
+	Claimed int64 `protobuf:"varint,6,opt,name=claimed,proto3" json:"claimed,omitempty"`
+	// What is promised to a container, of those that are too little.
+	Resources *Resources `protobuf:"bytes,7,opt,name=resources,proto3" json:"resources,omitempty"`
+	// Why it stays, for people; empty: there is nothing to say.
+	Why           string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2150,9 +2162,51 @@ func (x *Holder) GetOwner() string {
 	return ""
 }
 
-func (x *Holder) GetHas() string {
+func (x *Holder) GetArtifact() string {
 	if x != nil {
-		return x.Has
+		return x.Artifact
+	}
+	return ""
+}
+
+func (x *Holder) GetCache() string {
+	if x != nil {
+		return x.Cache
+	}
+	return ""
+}
+
+func (x *Holder) GetGoing() bool {
+	if x != nil {
+		return x.Going
+	}
+	return false
+}
+
+func (x *Holder) GetVolumes() int64 {
+	if x != nil {
+		return x.Volumes
+	}
+	return 0
+}
+
+func (x *Holder) GetClaimed() int64 {
+	if x != nil {
+		return x.Claimed
+	}
+	return 0
+}
+
+func (x *Holder) GetResources() *Resources {
+	if x != nil {
+		return x.Resources
+	}
+	return nil
+}
+
+func (x *Holder) GetWhy() string {
+	if x != nil {
+		return x.Why
 	}
 	return ""
 }
@@ -2163,7 +2217,8 @@ type Copy struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// 0: not known yet.
 	Bytes int64 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// Workers that have it; "host" is the daemon's disk. Empty: whoever runs the job brings it.
+	// Workers that have it, or would by then; "host" is the daemon's disk. Empty: of an input, whoever runs the job brings it; of what another step
+	// makes, that one has no worker yet.
 	From          []string `protobuf:"bytes,3,rep,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2279,8 +2334,10 @@ type Verdict struct {
 	// For programs.
 	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
 	// For people.
-	Detail        string   `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
-	Scores        []*Score `protobuf:"bytes,5,rep,name=scores,proto3" json:"scores,omitempty"`
+	Detail string   `protobuf:"bytes,4,opt,name=detail,proto3" json:"detail,omitempty"`
+	Scores []*Score `protobuf:"bytes,5,rep,name=scores,proto3" json:"scores,omitempty"`
+	// Of a worker that is full of volumes, where it is explained why somebody waits: what has them, those that have the most first. Detail names the first.
+	Holders       []*Holder `protobuf:"bytes,6,rep,name=holders,proto3" json:"holders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2346,6 +2403,13 @@ func (x *Verdict) GetDetail() string {
 func (x *Verdict) GetScores() []*Score {
 	if x != nil {
 		return x.Scores
+	}
+	return nil
+}
+
+func (x *Verdict) GetHolders() []*Holder {
+	if x != nil {
+		return x.Holders
 	}
 	return nil
 }
@@ -2517,23 +2581,30 @@ const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	"in_the_way\x18\x0f \x03(\v2\x1d.slipway.host.v1alpha1.HolderR\binTheWay\x12\x12\n" +
 	"\x04turn\x18\x10 \x01(\x03R\x04turn\x12\x16\n" +
 	"\x06before\x18\x11 \x03(\tR\x06before\x123\n" +
-	"\x06copies\x18\x12 \x03(\v2\x1b.slipway.host.v1alpha1.CopyR\x06copies\"0\n" +
+	"\x06copies\x18\x12 \x03(\v2\x1b.slipway.host.v1alpha1.CopyR\x06copies\"\xec\x01\n" +
 	"\x06Holder\x12\x14\n" +
-	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x10\n" +
-	"\x03has\x18\x02 \x01(\tR\x03has\"D\n" +
+	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x1a\n" +
+	"\bartifact\x18\x02 \x01(\tR\bartifact\x12\x14\n" +
+	"\x05cache\x18\x03 \x01(\tR\x05cache\x12\x14\n" +
+	"\x05going\x18\x04 \x01(\bR\x05going\x12\x18\n" +
+	"\avolumes\x18\x05 \x01(\x03R\avolumes\x12\x18\n" +
+	"\aclaimed\x18\x06 \x01(\x03R\aclaimed\x12>\n" +
+	"\tresources\x18\a \x01(\v2 .slipway.host.v1alpha1.ResourcesR\tresources\x12\x10\n" +
+	"\x03why\x18\b \x01(\tR\x03why\"D\n" +
 	"\x04Copy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x12\n" +
 	"\x04from\x18\x03 \x03(\tR\x04from\"9\n" +
 	"\x05Score\x12\x1a\n" +
 	"\bstrategy\x18\x01 \x01(\tR\bstrategy\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\x03R\x05value\"\x97\x01\n" +
+	"\x05value\x18\x02 \x01(\x03R\x05value\"\xd0\x01\n" +
 	"\aVerdict\x12\x16\n" +
 	"\x06worker\x18\x01 \x01(\tR\x06worker\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\bR\x02ok\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06detail\x18\x04 \x01(\tR\x06detail\x124\n" +
-	"\x06scores\x18\x05 \x03(\v2\x1c.slipway.host.v1alpha1.ScoreR\x06scores2\xc9\b\n" +
+	"\x06scores\x18\x05 \x03(\v2\x1c.slipway.host.v1alpha1.ScoreR\x06scores\x127\n" +
+	"\aholders\x18\x06 \x03(\v2\x1d.slipway.host.v1alpha1.HolderR\aholders2\xc9\b\n" +
 	"\vHostService\x12]\n" +
 	"\aGetHost\x12%.slipway.host.v1alpha1.GetHostRequest\x1a&.slipway.host.v1alpha1.GetHostResponse\"\x03\x90\x02\x01\x12i\n" +
 	"\vListPlugins\x12).slipway.host.v1alpha1.ListPluginsRequest\x1a*.slipway.host.v1alpha1.ListPluginsResponse\"\x03\x90\x02\x01\x12i\n" +
@@ -2639,34 +2710,36 @@ var file_slipway_host_v1alpha1_host_proto_depIdxs = []int32{
 	38, // 30: slipway.host.v1alpha1.Explanation.reserved_until:type_name -> google.protobuf.Timestamp
 	30, // 31: slipway.host.v1alpha1.Explanation.in_the_way:type_name -> slipway.host.v1alpha1.Holder
 	31, // 32: slipway.host.v1alpha1.Explanation.copies:type_name -> slipway.host.v1alpha1.Copy
-	32, // 33: slipway.host.v1alpha1.Verdict.scores:type_name -> slipway.host.v1alpha1.Score
-	0,  // 34: slipway.host.v1alpha1.HostService.GetHost:input_type -> slipway.host.v1alpha1.GetHostRequest
-	2,  // 35: slipway.host.v1alpha1.HostService.ListPlugins:input_type -> slipway.host.v1alpha1.ListPluginsRequest
-	10, // 36: slipway.host.v1alpha1.HostService.ListWorkers:input_type -> slipway.host.v1alpha1.ListWorkersRequest
-	16, // 37: slipway.host.v1alpha1.HostService.OrderWorker:input_type -> slipway.host.v1alpha1.OrderWorkerRequest
-	18, // 38: slipway.host.v1alpha1.HostService.WatchDrain:input_type -> slipway.host.v1alpha1.WatchDrainRequest
-	20, // 39: slipway.host.v1alpha1.HostService.ListVolumes:input_type -> slipway.host.v1alpha1.ListVolumesRequest
-	5,  // 40: slipway.host.v1alpha1.HostService.Reload:input_type -> slipway.host.v1alpha1.ReloadRequest
-	8,  // 41: slipway.host.v1alpha1.HostService.RestartPlugin:input_type -> slipway.host.v1alpha1.RestartPluginRequest
-	23, // 42: slipway.host.v1alpha1.HostService.Reap:input_type -> slipway.host.v1alpha1.ReapRequest
-	26, // 43: slipway.host.v1alpha1.HostService.ExplainReap:input_type -> slipway.host.v1alpha1.ExplainReapRequest
-	19, // 44: slipway.host.v1alpha1.HostService.Explain:input_type -> slipway.host.v1alpha1.ExplainRequest
-	1,  // 45: slipway.host.v1alpha1.HostService.GetHost:output_type -> slipway.host.v1alpha1.GetHostResponse
-	3,  // 46: slipway.host.v1alpha1.HostService.ListPlugins:output_type -> slipway.host.v1alpha1.ListPluginsResponse
-	11, // 47: slipway.host.v1alpha1.HostService.ListWorkers:output_type -> slipway.host.v1alpha1.ListWorkersResponse
-	17, // 48: slipway.host.v1alpha1.HostService.OrderWorker:output_type -> slipway.host.v1alpha1.OrderWorkerResponse
-	14, // 49: slipway.host.v1alpha1.HostService.WatchDrain:output_type -> slipway.host.v1alpha1.Drain
-	21, // 50: slipway.host.v1alpha1.HostService.ListVolumes:output_type -> slipway.host.v1alpha1.ListVolumesResponse
-	6,  // 51: slipway.host.v1alpha1.HostService.Reload:output_type -> slipway.host.v1alpha1.ReloadResponse
-	9,  // 52: slipway.host.v1alpha1.HostService.RestartPlugin:output_type -> slipway.host.v1alpha1.RestartPluginResponse
-	24, // 53: slipway.host.v1alpha1.HostService.Reap:output_type -> slipway.host.v1alpha1.ReapResponse
-	27, // 54: slipway.host.v1alpha1.HostService.ExplainReap:output_type -> slipway.host.v1alpha1.ExplainReapResponse
-	28, // 55: slipway.host.v1alpha1.HostService.Explain:output_type -> slipway.host.v1alpha1.ExplainResponse
-	45, // [45:56] is the sub-list for method output_type
-	34, // [34:45] is the sub-list for method input_type
-	34, // [34:34] is the sub-list for extension type_name
-	34, // [34:34] is the sub-list for extension extendee
-	0,  // [0:34] is the sub-list for field type_name
+	40, // 33: slipway.host.v1alpha1.Holder.resources:type_name -> slipway.host.v1alpha1.Resources
+	32, // 34: slipway.host.v1alpha1.Verdict.scores:type_name -> slipway.host.v1alpha1.Score
+	30, // 35: slipway.host.v1alpha1.Verdict.holders:type_name -> slipway.host.v1alpha1.Holder
+	0,  // 36: slipway.host.v1alpha1.HostService.GetHost:input_type -> slipway.host.v1alpha1.GetHostRequest
+	2,  // 37: slipway.host.v1alpha1.HostService.ListPlugins:input_type -> slipway.host.v1alpha1.ListPluginsRequest
+	10, // 38: slipway.host.v1alpha1.HostService.ListWorkers:input_type -> slipway.host.v1alpha1.ListWorkersRequest
+	16, // 39: slipway.host.v1alpha1.HostService.OrderWorker:input_type -> slipway.host.v1alpha1.OrderWorkerRequest
+	18, // 40: slipway.host.v1alpha1.HostService.WatchDrain:input_type -> slipway.host.v1alpha1.WatchDrainRequest
+	20, // 41: slipway.host.v1alpha1.HostService.ListVolumes:input_type -> slipway.host.v1alpha1.ListVolumesRequest
+	5,  // 42: slipway.host.v1alpha1.HostService.Reload:input_type -> slipway.host.v1alpha1.ReloadRequest
+	8,  // 43: slipway.host.v1alpha1.HostService.RestartPlugin:input_type -> slipway.host.v1alpha1.RestartPluginRequest
+	23, // 44: slipway.host.v1alpha1.HostService.Reap:input_type -> slipway.host.v1alpha1.ReapRequest
+	26, // 45: slipway.host.v1alpha1.HostService.ExplainReap:input_type -> slipway.host.v1alpha1.ExplainReapRequest
+	19, // 46: slipway.host.v1alpha1.HostService.Explain:input_type -> slipway.host.v1alpha1.ExplainRequest
+	1,  // 47: slipway.host.v1alpha1.HostService.GetHost:output_type -> slipway.host.v1alpha1.GetHostResponse
+	3,  // 48: slipway.host.v1alpha1.HostService.ListPlugins:output_type -> slipway.host.v1alpha1.ListPluginsResponse
+	11, // 49: slipway.host.v1alpha1.HostService.ListWorkers:output_type -> slipway.host.v1alpha1.ListWorkersResponse
+	17, // 50: slipway.host.v1alpha1.HostService.OrderWorker:output_type -> slipway.host.v1alpha1.OrderWorkerResponse
+	14, // 51: slipway.host.v1alpha1.HostService.WatchDrain:output_type -> slipway.host.v1alpha1.Drain
+	21, // 52: slipway.host.v1alpha1.HostService.ListVolumes:output_type -> slipway.host.v1alpha1.ListVolumesResponse
+	6,  // 53: slipway.host.v1alpha1.HostService.Reload:output_type -> slipway.host.v1alpha1.ReloadResponse
+	9,  // 54: slipway.host.v1alpha1.HostService.RestartPlugin:output_type -> slipway.host.v1alpha1.RestartPluginResponse
+	24, // 55: slipway.host.v1alpha1.HostService.Reap:output_type -> slipway.host.v1alpha1.ReapResponse
+	27, // 56: slipway.host.v1alpha1.HostService.ExplainReap:output_type -> slipway.host.v1alpha1.ExplainReapResponse
+	28, // 57: slipway.host.v1alpha1.HostService.Explain:output_type -> slipway.host.v1alpha1.ExplainResponse
+	47, // [47:58] is the sub-list for method output_type
+	36, // [36:47] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_host_proto_init() }
