@@ -23,8 +23,12 @@ const destroyPatience = 2 * time.Second
 // Destroy kills what runs in the container and removes it with all its volumes, outputs that were not sealed too. Idempotent.
 // The record of what ran in it stays. One that is still being made is given up first, as by [Host.RemoveContainer].
 func (c *Container) Destroy(ctx context.Context) error {
-	if c.state == lifecycle.ContainerCreating {
-		if _, err := c.h.stopCreation(ctx, c.owner); err != nil {
+	if c.state == lifecycle.ContainerCreating { // unless it is long gone, and its owner has another
+		row, err := c.h.containerByOwner(ctx, c.owner)
+		if err == nil && row.ID == string(c.id) {
+			_, err = c.h.stopCreation(ctx, c.owner)
+		}
+		if ignoreNotFound(err) != nil {
 			return err
 		}
 	}

@@ -105,18 +105,23 @@ func TestRemoveWhileMade(t *testing.T) {
 	}
 }
 
-// TestDestroyWhileMade: whoever has found a container that is still being made, and destroys it, has its making given up likewise.
+// TestDestroyWhileMade: whoever has found a container that is still being made, and destroys it, has its making given up likewise. To destroy that one again does
+// nothing to the one that its owner asks for after it.
 func TestDestroyWhileMade(t *testing.T) {
 	t.Parallel()
-	asked := make(chan struct{})
+	asked, let := make(chan struct{}, 2), make(chan struct{})
 	rt := newMemory(t, "m")
 	h := openHost(t, &hooked{Runtime: rt, hook: func(ctx context.Context, call, _ string, _ int, real func() error) error {
 		if call != "create" {
 			return real()
 		}
-		close(asked)
-		<-ctx.Done()
-		return ctx.Err()
+		asked <- struct{}{}
+		select {
+		case <-let:
+			return real()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}}, Options{}, "m")
 	m := newMaking()
 	m.ask(t, h, "owner")
@@ -131,6 +136,15 @@ func TestDestroyWhileMade(t *testing.T) {
 	m.wantAborted(t, "owner")
 	if left := onWorker(t, rt, "m"); len(left) > 0 {
 		t.Errorf("the worker has %q still", left)
+	}
+	m.ask(t, h, "owner")
+	m.await(t, asked)
+	if err := c.Destroy(testkit.Context(t)); err != nil {
+		t.Errorf("destroyed again: %v", err)
+	}
+	close(let)
+	if err := <-m.errs; err != nil {
+		t.Errorf("who asked after it is told %v", err)
 	}
 }
 
