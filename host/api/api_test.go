@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -209,6 +210,23 @@ func TestProtocols(t *testing.T) {
 		if got := answered(t.Context(), "", err); !errors.Is(got, sdk.NotFound) {
 			t.Errorf("%s: an unknown process is %v", name, got)
 		}
+	}
+}
+
+// A field in JSON that there is not is refused by name; nothing is done.
+func TestMisspelt(t *testing.T) {
+	s := serve(t)
+	for _, kind := range []string{"application/json", "application/json; charset=utf-8"} {
+		r, err := s.http().Post(base+"/slipway.host.v1alpha1.ContainerService/EnsureContainer", kind, strings.NewReader(`{"owner": "me", "tll": "1s"}`))
+		must(t, err)
+		text, err := io.ReadAll(r.Body)
+		must(t, errors.Join(err, r.Body.Close()))
+		if r.StatusCode != http.StatusBadRequest || !strings.Contains(string(text), `unknown field \"tll\"`) || !strings.Contains(string(text), "EnsureContainerRequest") {
+			t.Errorf("%s: %s: %s", kind, r.Status, text)
+		}
+	}
+	if all, err := s.server.h.Containers(testkit.Context(t), ""); err != nil || len(all) > 0 {
+		t.Errorf("there is %v, %v", all, err)
 	}
 }
 

@@ -16,6 +16,8 @@
 //	GET /v1alpha1/output/OWNER              what a process wrote, and writes: process=, from= and stream= may follow
 //	GET /healthz, /readyz, /metrics
 //
+// A field in JSON that a request does not have is INVALID_ARGUMENT, and named.
+//
 // An answer that breaks off is not whole. That of output breaks off where some was dropped (see ProcessService.StartProcess), and says from
 // where on there is more if it begins there; gaps=skip leaves out what was dropped.
 //

@@ -74,7 +74,7 @@ func New(h *host.Host, opts Options) *Server {
 // Handler serves all that the package's documentation names.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	opts := []connect.HandlerOption{connect.WithInterceptors(s.tracing, s.metrics), connect.WithReadMaxBytes(maxMessage)}
+	opts := []connect.HandlerOption{connect.WithInterceptors(s.tracing, s.metrics), connect.WithReadMaxBytes(maxMessage), jsonCodecs()}
 	mux.Handle(pb.NewHostServiceHandler(hostService{s}, opts...))
 	mux.Handle(pb.NewRunServiceHandler(runService{s}, opts...))
 	mux.Handle(pb.NewContainerServiceHandler(containerService{s}, opts...))
