@@ -40,6 +40,9 @@ type Options struct {
 	// reaper takes them after Reaping.Failed. For hosts that stay.
 	KeepFailed bool
 
+	// Daemon: the program serves others on the state directory, who wait for it to do so where they find it held (store.LockedError).
+	Daemon bool
+
 	// Launch tunes how plugin processes are kept; its HostInfo and Logger are set by the host.
 	Launch launch.Options
 
@@ -157,7 +160,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 			}
 		}()
 	} else {
-		h.store, err = store.Open(ctx, h.dir, store.Options{})
+		h.store, err = store.Open(ctx, h.dir, store.Options{Daemon: opts.Daemon})
 	}
 	if err != nil {
 		return nil, err

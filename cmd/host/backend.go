@@ -45,25 +45,53 @@ type records interface {
 	Close() error
 }
 
-// withBackend runs f on the daemon that has the state directory open, or else on a host of its own. A positive patience bounds the wait for
-// plugins that have just been started.
+// withBackend runs f on the daemon that has the state directory open, or else on a host of its own. A daemon that is just starting or ending is waited for. A positive
+// patience bounds the wait for plugins that have just been started.
 func (a *app) withBackend(ctx context.Context, patience time.Duration, f func(backend) error) error {
-	err := a.withHost(ctx, patience, func(h *host.Host) error { return f(&embedded{h: h, left: a.tellLeft}) })
-	if locked, ok := errors.AsType[*store.LockedError](err); ok {
-		return a.withDaemon(ctx, patience, locked, f)
+	told := func() {}
+	defer func() { told() }()
+	var patient <-chan time.Time
+	for {
+		err := a.withHost(ctx, patience, func(h *host.Host) error {
+			told()
+			return f(&embedded{h: h, left: a.tellLeft})
+		})
+		locked, ok := errors.AsType[*store.LockedError](err)
+		if !ok {
+			return err
+		}
+		c, err := a.dial(ctx, answerTime)
+		if err != nil {
+			return err
+		}
+		if c != nil {
+			told()
+			return a.withDaemon(c, patience, f)
+		}
+		if !locked.Daemon { // another command, or program
+			return locked
+		}
+		if patient == nil {
+			patient = time.After(answerTime)
+			told = sync.OnceFunc(a.whileSlow(func() string {
+				return fmt.Sprintf("the daemon of %s, process %d, which is starting or ending", locked.Dir, locked.PID)
+			}))
+		}
+		select {
+		case <-time.After(lockPause):
+		case <-patient:
+			return locked
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	return err
 }
 
-// withDaemon runs f on the daemon that has the state directory open. If another program has it the error stays.
-func (a *app) withDaemon(ctx context.Context, patience time.Duration, locked *store.LockedError, f func(backend) error) error {
-	c, err := a.dial(ctx, answerTime)
-	if err != nil {
-		return err
-	}
-	if c == nil {
-		return locked
-	}
+// lockPause is between two looks at a state directory whose daemon does not serve: nothing tells when a lock is free.
+const lockPause = 50 * time.Millisecond
+
+// withDaemon runs f on a daemon.
+func (a *app) withDaemon(c *api.Client, patience time.Duration, f func(backend) error) error {
 	defer c.Close()
 	if a.configFile != "" {
 		a.say(fmt.Sprintf("the daemon at %s has its own configuration: %s is not used", c.Address(), a.configFile))

@@ -84,7 +84,7 @@ func (a *app) serve(ctx context.Context, flags serveFlags) (err error) {
 	if flags.listen == "" {
 		flags.listen = "unix://" + filepath.Join(dir, api.SocketFile)
 	}
-	h, err := host.Open(ctx, cfg, host.Options{StateDir: dir, Log: log, Version: version, KeepFailed: cfg.Reaping.KeepFailed})
+	h, err := host.Open(ctx, cfg, host.Options{StateDir: dir, Log: log, Version: version, KeepFailed: cfg.Reaping.KeepFailed, Daemon: true})
 	if err != nil {
 		return err
 	}

@@ -30,6 +30,8 @@ type LockedError struct {
 	Dir   string
 	PID   int       // 0 if the holder has not written it yet
 	Since time.Time // when the holder took the lock; zero if unknown
+	// Daemon: the holder serves others on the directory, or will as soon as it has started, or has until it ends.
+	Daemon bool
 }
 
 func (e *LockedError) Error() string {

@@ -25,6 +25,9 @@ type Options struct {
 	// Reserve is how many bytes of disk are kept for the time when it is full,
 	// see Store.Release. 0 means 4 MiB, a negative number none.
 	Reserve int64
+
+	// Daemon says in the lock that the program serves others on the directory, see LockedError.
+	Daemon bool
 }
 
 // Store is an open state directory. All methods may be called concurrently.
@@ -76,7 +79,7 @@ func open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 		return nil, err
 	}
 	s := newStore(dir, opts)
-	if s.lock, err = lock(dir); err != nil {
+	if s.lock, err = lock(dir, opts.Daemon); err != nil {
 		return nil, err
 	}
 	session, err := s.prepare(ctx, dir)
