@@ -69,7 +69,7 @@ func runDestroyVolume(ctx context.Context, c *C) {
 			c.Errorf("what was destroyed is gone when the call returns", "volume %q is still listed", id)
 		}
 		var b bytes.Buffer
-		c.WantNotFound(c.W.StreamOut(ctx, id, sdk.StreamOut{}, &b), sdk.KindVolume, "what was destroyed is gone", "streaming out of a destroyed volume")
+		c.WantNotFound(c.W.StreamOut(ctx, id, sdk.StreamOut{}, &b), sdk.KindVolume, "what was destroyed is gone", "streaming out of volume %q, which is destroyed", id)
 		c.OK(c.W.DestroyVolume(ctx, id), "destroying volume %q again", id)
 	}
 }

@@ -22,14 +22,21 @@ func Cases() []Case {
 	)
 }
 
-// Find gives the case of that ID.
-func Find(id string) (Case, bool) {
-	cases := Cases()
-	i := slices.IndexFunc(cases, func(c Case) bool { return c.ID == id })
+// Find gives the case that a name means: its ID, the number that the ID begins with, or either behind its profile, as results print it.
+func Find(name string) (Case, bool) { return findIn(Cases(), name) }
+
+func findIn(cases []Case, name string) (Case, bool) {
+	i := slices.IndexFunc(cases, func(c Case) bool { return c.means(name) })
 	if i < 0 {
 		return Case{}, false
 	}
 	return cases[i], true
+}
+
+// means tells whether a name that a person wrote is this case's: "V04-destroy", "V04", "core/V04-destroy", "core/V04".
+func (c Case) means(name string) bool {
+	name = strings.TrimPrefix(name, string(c.Profile)+"/")
+	return name == c.ID || name == number(c.ID)
 }
 
 // WriteExplanation writes what a case checks, the promises that it holds a runtime to, and why it matters.

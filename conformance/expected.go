@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
 // ReadExpectations reads a JSON list of expected failures: objects with "case", "reason" and "until", a day such as "2031-12-31" on which
-// the case counts again. All three are needed, no other key is taken, and the case must be one of cases: what is expected of a case that is
-// gone expects nothing.
+// the case counts again. All three are needed, no other key is taken, and the case must be one of cases, named as [Find] takes it: what is
+// expected of a case that is gone expects nothing.
 func ReadExpectations(r io.Reader, cases []Case) ([]Expectation, error) {
 	var list []struct{ Case, Reason, Until string }
 	d := json.NewDecoder(r)
@@ -21,23 +22,21 @@ func ReadExpectations(r io.Reader, cases []Case) ([]Expectation, error) {
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("expected failures: there is something after the list")
 	}
-	ids := make(map[string]bool)
-	for _, c := range cases {
-		ids[c.ID] = true
-	}
 	var all []Expectation
 	for i, e := range list {
+		c, ok := findIn(cases, e.Case)
 		until, err := time.Parse(time.DateOnly, e.Until)
 		switch {
-		case !ids[e.Case]:
-			return nil, fmt.Errorf("expected failures: number %d: there is no case %q (any more)", i+1, e.Case)
+		case !ok:
+			return nil, fmt.Errorf("expected failures: number %d: there is no case %q (any more): see \"slipway conformance list\"", i+1, e.Case)
+		case slices.ContainsFunc(all, func(x Expectation) bool { return x.ID == c.ID }):
+			return nil, fmt.Errorf("expected failures: number %d: %s stands there a second time", i+1, c.ID)
 		case e.Reason == "":
 			return nil, fmt.Errorf("expected failures: %s: say the reason, and where it is followed up", e.Case)
 		case err != nil:
 			return nil, fmt.Errorf("expected failures: %s: until is %q, want a day such as 2031-12-31", e.Case, e.Until)
 		}
-		ids[e.Case] = false // once is enough
-		all = append(all, Expectation{ID: e.Case, Reason: e.Reason, Until: until})
+		all = append(all, Expectation{ID: c.ID, Reason: e.Reason, Until: until})
 	}
 	return all, nil
 }

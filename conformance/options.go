@@ -87,14 +87,14 @@ func (o Options) Chosen(c Case) bool { return o.deselected(c) == "" }
 
 // deselected tells why the user does not want a case; empty: it is wanted.
 func (o Options) deselected(c Case) string {
-	named := len(o.Profiles) == 0 && (slices.Contains(o.Only, c.ID) || slices.Contains(o.Only, number(c.ID))) // whoever names a case means it
+	named := len(o.Profiles) == 0 && slices.ContainsFunc(o.Only, c.means) // whoever names a case means it
 	if !named && !slices.Contains(o.asked(), c.Profile) {
 		return "its profile was not asked for"
 	}
-	if len(o.Only) > 0 && !matchesAny(o.Only, c.ID) {
+	if len(o.Only) > 0 && !matchesAny(o.Only, c) {
 		return notAsked
 	}
-	if matchesAny(o.Skip, c.ID) {
+	if matchesAny(o.Skip, c) {
 		return "the user skips it"
 	}
 	for _, r := range o.Without {
@@ -114,10 +114,10 @@ func number(id string) string {
 	return n
 }
 
-func matchesAny(patterns []string, id string) bool {
+func matchesAny(patterns []string, c Case) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
-		ok, err := path.Match(p, id)
-		return ok && err == nil || p == number(id)
+		ok, err := path.Match(strings.TrimPrefix(p, string(c.Profile)+"/"), c.ID)
+		return ok && err == nil || c.means(p)
 	})
 }
 

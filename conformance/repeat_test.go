@@ -161,16 +161,19 @@ func TestSlowestAndAgain(t *testing.T) {
 }
 
 func TestReadExpectations(t *testing.T) {
-	cases := []Case{{ID: "a"}, {ID: "b"}}
-	got, err := ReadExpectations(strings.NewReader(`[{"case":"b","reason":"#7","until":"2031-12-31"}]`), cases)
-	want := []Expectation{{ID: "b", Reason: "#7", Until: time.Date(2031, 12, 31, 0, 0, 0, 0, time.UTC)}}
-	if d := cmp.Diff(want, got); err != nil || d != "" {
-		t.Errorf("%v %s", err, d)
+	cases := []Case{{ID: "a", Profile: Core}, {ID: "b", Profile: Core}, {ID: "V04-destroy", Profile: Core}}
+	for name, id := range map[string]string{"b": "b", "core/b": "b", "V04": "V04-destroy", "core/V04": "V04-destroy", "core/V04-destroy": "V04-destroy"} {
+		got, err := ReadExpectations(strings.NewReader(`[{"case":"`+name+`","reason":"#7","until":"2031-12-31"}]`), cases)
+		want := []Expectation{{ID: id, Reason: "#7", Until: time.Date(2031, 12, 31, 0, 0, 0, 0, time.UTC)}}
+		if d := cmp.Diff(want, got); err != nil || d != "" {
+			t.Errorf("%s: %v %s", name, err, d)
+		}
 	}
 	for what, text := range map[string]string{
 		"no list": `{}`, "an unknown key": `[{"case":"a","reason":"r","until":"2031-12-31","id":"a"}]`, "no reason": `[{"case":"a","until":"2031-12-31"}]`,
 		"no day": `[{"case":"a","reason":"r"}]`, "no such day": `[{"case":"a","reason":"r","until":"2031-02-30"}]`, "no such case": `[{"case":"c","reason":"r","until":"2031-12-31"}]`,
-		"more": `[] []`, "twice": `[{"case":"a","reason":"r","until":"2031-12-31"},{"case":"a","reason":"r","until":"2031-12-31"}]`,
+		"more": `[] []`, "twice": `[{"case":"a","reason":"r","until":"2031-12-31"},{"case":"core/a","reason":"r","until":"2031-12-31"}]`,
+		"another profile": `[{"case":"wire/a","reason":"r","until":"2031-12-31"}]`,
 	} {
 		if got, err := ReadExpectations(strings.NewReader(text), cases); err == nil {
 			t.Errorf("%s: got %v", what, got)

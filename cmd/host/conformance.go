@@ -115,14 +115,12 @@ func (a *app) conformanceExplainCommand() *cobra.Command {
 	}
 }
 
-// findCase finds a case by its id, or by what stands before the first "-" there.
-func findCase(id string) (conformance.Case, error) {
-	for _, c := range conformance.Cases() {
-		if number, _, _ := strings.Cut(c.ID, "-"); c.ID == id || number == id {
-			return c, nil
-		}
+func findCase(name string) (conformance.Case, error) {
+	c, ok := conformance.Find(name)
+	if !ok {
+		return c, usageError{fmt.Errorf("there is no case %q: see \"slipway conformance list\"", name)}
 	}
-	return conformance.Case{}, usageError{fmt.Errorf("there is no case %q: see \"slipway conformance list\"", id)}
+	return c, nil
 }
 
 func (a *app) conformanceSchemaCommand() *cobra.Command {
