@@ -45,11 +45,19 @@ func (r *rooms) copying(id string) bool {
 	return r.under[id]
 }
 
-// failed is why an artifact could not be copied away a moment ago; nil: it can be tried.
+// pauses tells whether an artifact could not be copied away, and it is too early to try again.
+func (r *rooms) pauses(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.failures[id]
+	return f != nil && time.Now().Before(f.until)
+}
+
+// failed is why an artifact could not be copied away when it was tried last, also while it is tried anew; nil: no such thing is known.
 func (r *rooms) failed(id string) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if f := r.failures[id]; f != nil && time.Now().Before(f.until) {
+	if f := r.failures[id]; f != nil {
 		return f.err
 	}
 	return nil

@@ -135,7 +135,7 @@ func (h *Host) couldGo(ctx context.Context, worker string) (out []candidate, ope
 				return err
 			}
 			c.copying = h.rooms.copying(a.ID)
-			c.copied = up && !h.doubts.has(v.ID) && h.rooms.failed(a.ID) == nil
+			c.copied = up && !h.doubts.has(v.ID) && !h.rooms.pauses(a.ID)
 			if h.beingRead(a.ID) && !c.copying || !c.elsewhere && !c.cache() && !c.copied && !c.copying {
 				continue
 			}

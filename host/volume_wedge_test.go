@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -254,6 +255,27 @@ func TestHeldRoomIsTold(t *testing.T) {
 	if got := fileOf(t, h, two, "f"); got != "two\n" {
 		t.Errorf("what was copied away has %q", got)
 	}
+}
+
+// Why an artifact could not be copied away is told until it has been, also once it is time to try again: who asks just then is told no less.
+func TestFailedCopyIsRemembered(t *testing.T) {
+	testkit.Bubble(t, func(t testing.TB) {
+		var r rooms
+		if r.begin("a"); r.pauses("a") || r.failed("a") != nil {
+			t.Error("it has failed before it was tried")
+		}
+		r.end("a", errors.New("the disk is full"))
+		if !r.pauses("a") || r.failed("a") == nil {
+			t.Error("it is tried again at once, or nobody is told why not")
+		}
+		time.Sleep(time.Until(r.nextLook()))
+		if r.pauses("a") || r.failed("a") == nil {
+			t.Error("it is not tried again in time, or nobody is told what it came to last")
+		}
+		if r.end("a", nil); r.failed("a") != nil {
+			t.Error("what went well has failed")
+		}
+	})
 }
 
 // Without room on the disk, last copies go to another worker that has room, and where nobody waits for it.
