@@ -62,9 +62,14 @@ func cachedProgram(root string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	dir := filepath.Join(root, "plugins", "nomad", "testserver")
+	files, err := filepath.Glob(filepath.Join(dir, "clouds", "*", "*"))
+	if err != nil {
+		return "", err
+	}
 	h := sha256.New()
-	for _, name := range []string{"go.mod", "go.sum", "build.sh"} {
-		b, err := os.ReadFile(filepath.Join(root, "plugins", "nomad", "testserver", name))
+	for _, name := range append([]string{filepath.Join(dir, "go.mod"), filepath.Join(dir, "go.sum"), filepath.Join(dir, "build.sh")}, files...) {
+		b, err := os.ReadFile(name)
 		if err != nil {
 			return "", err
 		}
