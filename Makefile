@@ -111,7 +111,7 @@ fuzz: ## run each fuzz target for FUZZTIME (30s)
 	done
 
 .PHONY: check
-check: check-format check-code check-gate check-modules proto-check ## gofmt, vet, staticcheck, tidy modules, generated code up to date, import layers
+check: check-format proto-check check-code check-gate check-modules ## gofmt, the wire as released, generated code up to date, vet, staticcheck, tidy modules, import layers
 
 .PHONY: check-format check-code check-gate check-modules
 check-format:
@@ -133,9 +133,15 @@ check-modules:
 proto: ## generate sdk/internal/pb from the published .proto files
 	cd sdk/proto/generate && $(GO) run .
 
+# What breaks plugins and hosts that are built already is told here, by name, beside what is not generated anew.
 .PHONY: proto-check
 proto-check:
 	@cd sdk/proto/generate && $(GO) run . -check
+	cd sdk/proto/generate && $(GO) vet . && $(GO) test .
+
+.PHONY: released
+released: ## at a release, or after a break that is meant: hold later changes of the .proto files against the wire of today
+	cd sdk/proto/generate && $(GO) run . -release
 
 .PHONY: clean
 clean: ## remove what the build made

@@ -161,6 +161,9 @@ func (p *Plugin) interrupted(ctx context.Context, proc *process, awaited string)
 	return p.withExit(e, proc, proc.dump(p.killCtx, p.opts.DumpGrace))
 }
 
+// errMute is that the first call found nobody who answers it, not even with a refusal: nothing listens at the socket, or what does speaks something else.
+var errMute = errors.New("nothing answered")
+
 // ready connects, learns who the plugin is, and configures it. The process is left running on an error.
 func (p *Plugin) ready(ctx, startCtx context.Context, proc *process, addr net.Addr) (_ *rpc.Client, info sdk.PluginInfo, err error) {
 	client, err := rpc.Dial(startCtx, addr, rpc.DialOptions{Gone: proc.gone, Unchecked: p.opts.Unchecked})
@@ -173,6 +176,9 @@ func (p *Plugin) ready(ctx, startCtx context.Context, proc *process, addr net.Ad
 		}
 	}()
 	if info, err = client.Info(startCtx, p.opts.HostInfo); err != nil {
+		if errors.Is(err, sdk.ReasonPluginGone) {
+			err = fmt.Errorf("%w: %w", errMute, err)
+		}
 		return nil, info, callError(startCtx, "its information", p.opts.StartTimeout, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.opts.ConfigureTimeout)
@@ -215,8 +221,20 @@ func (p *Plugin) explain(ctx context.Context, proc *process, err error) *Error {
 	case e.Reason == ReasonCall && (closed(proc.exited) || errors.Is(err, sdk.Unavailable)) && proc.endsWithin(p.opts.attributeGrace):
 		e = &Error{Reason: ReasonDied, Message: fmt.Sprintf("it ended before it was ready, with %v (%s)", &proc.exit, e.Message), Cause: e.Cause}
 		return p.withExit(e, proc, nil)
+	case e.Reason == ReasonCall && errors.Is(err, errMute): // and lives: so the socket is to blame
+		e = &Error{Reason: ReasonCall, Cause: e.Cause, Message: fmt.Sprintf("nothing answers in gRPC at the socket of its handshake (%v); %s",
+			rootOf(e.Cause), "is it served before the handshake is printed, and by a gRPC server without TLS?")}
+		return p.withExit(e, proc, proc.kill()) // as after a handshake that is none: it has nothing to put in order
 	}
 	return p.withExit(e, proc, proc.stop(p.killCtx, p.opts.StopGrace, p.opts.termGrace))
+}
+
+// rootOf is what gRPC said of a connection: the cause of the contract's error, whose own words are those for a plugin that has died.
+func rootOf(err error) error {
+	if e, ok := errors.AsType[*sdk.Error](err); ok && e.Cause != nil {
+		return e.Cause
+	}
+	return err
 }
 
 // withExit adds what is known of a process's end, or that it does not end.

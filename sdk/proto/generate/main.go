@@ -3,7 +3,8 @@
 // pinned by its go.mod.
 //
 // Run it in its own folder, through go generate in sdk/proto or host/api/proto. With -check it writes nothing and fails if what is there
-// differs from what it would write.
+// differs from what it would write, or if the contract breaks what is released of it (sdk/proto/released.txt): it names each break, and what to do.
+// With -release the wire of today becomes what is released.
 package main
 
 import (
@@ -32,12 +33,14 @@ type target struct {
 	out   string
 	pkg   string            // the Go package of out
 	tools map[string]string // a code generator, and its options
+
+	released string // the file with what older programs rely on; empty: nothing is released yet
 }
 
 // targets are all that there are.
 func targets() []target {
 	return []target{
-		{root: "..", out: "../../internal/pb", pkg: "github.com/slipway-run/slipway/sdk/internal/pb",
+		{root: "..", out: "../../internal/pb", pkg: "github.com/slipway-run/slipway/sdk/internal/pb", released: "../released.txt",
 			tools: map[string]string{"protoc-gen-go": "", "protoc-gen-go-grpc": ""}},
 		{root: "../../../host/api/proto", out: "../../../host/api/internal/pb", pkg: "github.com/slipway-run/slipway/host/api/internal/pb",
 			tools: map[string]string{"protoc-gen-go": "", "protoc-gen-connect-go": ",package_suffix="}},
@@ -45,43 +48,62 @@ func targets() []target {
 }
 
 func main() {
-	check := flag.Bool("check", false, "fail if the generated files are not current, and write nothing")
+	check := flag.Bool("check", false, "fail if the generated files are not current or the wire breaks what is released, and write nothing")
+	release := flag.Bool("release", false, "make the wire of today the one that is released")
 	flag.Parse()
-	if err := run(context.Background(), *check); err != nil {
+	if err := run(context.Background(), *check, *release); err != nil {
 		fmt.Fprintln(os.Stderr, "generate:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, check bool) error {
+func run(ctx context.Context, check, release bool) error {
+	var errs []error
 	for _, t := range targets() {
-		if err := t.run(ctx, check); err != nil {
-			return fmt.Errorf("%s: %w", t.root, err)
+		if err := t.run(ctx, check, release); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", t.root, err))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-func (t target) run(ctx context.Context, check bool) error {
-	request, err := t.compile(ctx)
+func (t target) run(ctx context.Context, check, release bool) error {
+	files, err := t.compile(ctx)
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{}
+	broken := t.hold(files, check, release)
+	request := requestOf(files)
+	generated := map[string][]byte{}
 	for tool, options := range t.tools {
 		request.Parameter = proto.String("module=" + t.pkg + options)
-		if err := generate(ctx, tool, request, files); err != nil {
-			return fmt.Errorf("%s: %w", tool, err)
+		if err := generate(ctx, tool, request, generated); err != nil {
+			return errors.Join(broken, fmt.Errorf("%s: %w", tool, err))
 		}
 	}
 	if check {
-		return t.compare(files)
+		return errors.Join(broken, t.compare(generated))
 	}
-	return t.write(files)
+	return errors.Join(broken, t.write(generated))
 }
 
-// compile reads every .proto below the root and makes the request that protoc would send to a code generator.
-func (t target) compile(ctx context.Context) (*pluginpb.CodeGeneratorRequest, error) {
+// hold compares the files with what is released, or makes them that.
+func (t target) hold(files []protoreflect.FileDescriptor, check, release bool) error {
+	if t.released == "" || !check && !release {
+		return nil
+	}
+	var now []promise
+	for _, f := range files {
+		now = append(now, wireOf(f)...)
+	}
+	if release {
+		return writeReleased(t.released, now)
+	}
+	return checkReleased(t.released, now)
+}
+
+// compile reads every .proto below the root.
+func (t target) compile(ctx context.Context) ([]protoreflect.FileDescriptor, error) {
 	var names []string
 	err := fs.WalkDir(os.DirFS(t.root), "slipway", func(path string, _ fs.DirEntry, err error) error {
 		if filepath.Ext(path) == ".proto" {
@@ -101,15 +123,24 @@ func (t target) compile(ctx context.Context) (*pluginpb.CodeGeneratorRequest, er
 	if err != nil {
 		return nil, err
 	}
+	var files []protoreflect.FileDescriptor
+	for _, file := range compiled {
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+// requestOf is the request that protoc would send to a code generator.
+func requestOf(files []protoreflect.FileDescriptor) *pluginpb.CodeGeneratorRequest {
 	request := &pluginpb.CodeGeneratorRequest{
-		FileToGenerate:  names,
 		CompilerVersion: &pluginpb.Version{Major: proto.Int32(0), Minor: proto.Int32(14), Patch: proto.Int32(1), Suffix: proto.String("protocompile")},
 	}
 	seen := map[string]bool{}
-	for _, file := range compiled {
+	for _, file := range files {
+		request.FileToGenerate = append(request.FileToGenerate, file.Path())
 		addWithImports(request, file, seen)
 	}
-	return request, nil
+	return request
 }
 
 // addWithImports puts imports before their importers, as generators expect.

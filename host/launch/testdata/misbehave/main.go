@@ -5,10 +5,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -38,6 +41,20 @@ func main() {
 		case "print": // in place of a handshake
 			fmt.Println(strings.ReplaceAll(value, "{dir}", os.Getenv("PLUGIN_UNIX_SOCKET_DIR")))
 			block()
+		case "speaks": // a protocol of its own
+			l, err := net.Listen("unix", filepath.Join(os.Getenv("PLUGIN_UNIX_SOCKET_DIR"), "x"))
+			if err != nil {
+				panic(err)
+			}
+			fmt.Printf("1|1|unix|%s|grpc|\n", l.Addr())
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					panic(err)
+				}
+				io.WriteString(c, value)
+				c.Close()
+			}
 		case "close-stdout":
 			os.Stdout.Close()
 			block()
