@@ -15,8 +15,10 @@ import (
 // "make demo", and the suite of the release is held against the plugin of today: what was promised then is kept.
 func TestReleases(t *testing.T) {
 	t.Parallel()
-	commit, name := lastRelease(t)
-	older := buildRelease(t, commit, name)
+	older := built
+	if commit, name := lastRelease(t); commit != "" {
+		older = buildRelease(t, commit, name)
+	}
 	for _, c := range []struct{ name, slipway, memory string }{
 		{"plugin of the release", built, older},
 		{"host of the release", older, built},
@@ -32,9 +34,9 @@ func TestReleases(t *testing.T) {
 			p.must(err)
 			p.run("run", filepath.Join(examples, "wordcount.hcl"), "-i", "text="+filepath.Join(examples, "texts"), "-o", "report=out").wants(0)
 			if got, want := p.read("out/report.txt"), demoReport(t, filepath.Join(examples, "texts")); got != want {
-				t.Errorf("%s: report:\n%s\nwant:\n%s", name, got, want)
+				t.Errorf("report:\n%s\nwant:\n%s", got, want)
 			}
-			if c.slipway != older {
+			if c.name != "host of the release" {
 				return // what the suite of today asks may have been promised later
 			}
 			suite, code := []string{"conformance", "run", filepath.Join(p.bin, "slipway-memory"), "--time-scale", unhurried, "--profile", "core,wire"}, 0
@@ -101,7 +103,7 @@ func buildRelease(t *testing.T, commit, name string) string {
 // git runs a command of git in this clone, whatever a hook that runs this test has set.
 func git(t *testing.T, env []string, args ...string) (string, error) {
 	t.Helper()
-	c := exec.CommandContext(testkit.Context(t), "git", args...)
+	c := exec.CommandContext(testkit.Context(t), "git", append([]string{"-c", "safe.directory=*"}, args...)...) // it only reads
 	c.Dir = "../.."
 	for _, kv := range os.Environ() {
 		if !strings.HasPrefix(kv, "GIT_") {
