@@ -35,7 +35,7 @@ func (h *Host) giveWay(ctx context.Context, c *Container) (bool, error) {
 	if err != nil || !anew || row.State != lifecycle.ContainerDestroying {
 		return anew, err
 	}
-	if err := h.awaitGoneThough(ctx, row.Worker, c.worker.goneIn(), containerThing(row.ID)); err != nil {
+	if err := h.awaitGoneThough(ctx, row.Worker, containerThing(row.ID)); err != nil {
 		return false, fmt.Errorf("its last container is being removed: %w", err)
 	}
 	return true, nil

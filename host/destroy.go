@@ -83,7 +83,7 @@ func (c *Container) destroyOnly(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.h.awaitGoneThough(ctx, doomed.worker, c.worker.goneIn(), doomed.things...)
+	return c.h.awaitGoneThough(ctx, doomed.worker, doomed.things...)
 }
 
 // doom says what else is noted when a container is to be destroyed.
