@@ -109,7 +109,7 @@ func differing(before, now map[string]string) string {
 }
 
 // recall wants a worker to be the place that it was when it was seen last, by this host or an earlier one, or one on which the records have nothing. One that is not is left alone, and so
-// is what is recorded of it, until its operator says what shall be. Known is what its row says of its settings; they are to be kept once it is in use.
+// is what is recorded of it, until its operator says what shall be. Keep notes the settings that it has now: to be called once its incarnations are noted.
 func (h *Host) recall(ctx context.Context, w *worker, conn sdk.Worker, s sdk.Status) (keep func(context.Context), err error) {
 	now := h.settingsOf(w)
 	var row store.Worker
