@@ -298,7 +298,32 @@ func (h *Host) giveUp(ctx context.Context, row store.Volume) error {
 	return h.awaitGone(ctx, row.Worker, destroyPatience, volumeThing(row.ID))
 }
 
-// doomUnused notes that a replica is to be destroyed, unless it is used, and tells whether it is so.
+// forgetCache deletes the row of a cache that nothing has the content of any more.
+func (h *Host) forgetCache(tx *store.Tx, id string) error {
+	a, err := tx.Artifact(id)
+	if err != nil {
+		return ignoreNotFound(err)
+	}
+	empty, err := h.isEmptyCache(tx, a)
+	if err != nil || !empty {
+		return err
+	}
+	return h.deleteArtifact(tx, id)
+}
+
+// isEmptyCache tells whether an artifact is a cache whose content is nowhere: its replicas were given up or lost.
+func (h *Host) isEmptyCache(tx *store.Tx, a store.Artifact) (bool, error) {
+	h.mu.Lock()
+	_, local := h.local[a.ID]
+	h.mu.Unlock()
+	if a.Key == "" || local {
+		return false, nil
+	}
+	whole, err := hasContent(tx, a)
+	return !whole, err
+}
+
+// doomUnused notes that a replica is to be destroyed, unless it is used, and tells whether it is so. With the last one of a cache its row goes.
 func (h *Host) doomUnused(ctx context.Context, row store.Volume, used func(*store.Tx) (bool, error)) (going bool, err error) {
 	defer h.reconciler(row.Worker).hold(volumeThing(row.ID))() // it may come back to life
 	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
@@ -320,8 +345,11 @@ func (h *Host) doomUnused(ctx context.Context, row store.Volume, used func(*stor
 	// Whoever looked it up before it was marked has noted its use by now; who looks later finds the other.
 	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		in, err := used(tx)
-		if going = !in; err != nil || going {
+		if going = !in; err != nil {
 			return err
+		}
+		if going {
+			return h.forgetCache(tx, row.Artifact)
 		}
 		_, err = h.moveVolume(tx, row.ID, lifecycle.Kept, nil)
 		return err

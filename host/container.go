@@ -96,12 +96,14 @@ type containerRecord struct {
 	Kept      bool                     `json:",omitempty"` // its command has failed, and it is kept for people to look at
 	Caches    map[string]string        `json:",omitempty"` // volume by key
 	CacheTTLs map[string]time.Duration `json:",omitempty"` // by key, of those that have one of their own
+	Removed   bool                     `json:",omitempty"` // by its owner, who gets another one when it asks again
 	TTL       time.Duration            `json:",omitempty"` // how long it is kept while nobody uses it; zero: until its owner destroys it
 }
 
 // Container finds the owner's container or makes it, however often and from however many callers it is asked for, and
-// across crashes. What the request says counts only when it is made. An owner whose container is over gets it too: what ran
-// in it can still be asked for, and nothing new be started.
+// across crashes. What the request says counts only when it is made. An owner whose container is over gets it too, see [Container.State]: what ran
+// in it can still be asked for, and nothing new be started. Where its owner has removed it (see [Host.RemoveContainer]), or nothing was ever started in it, a new one is made,
+// once the old one is gone from its worker.
 func (h *Host) Container(ctx context.Context, owner string, req ContainerRequest) (*Container, error) {
 	if err := checkOwner(owner); err != nil {
 		return nil, err
@@ -146,10 +148,13 @@ func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequ
 	if err == nil {
 		var c *Container
 		if c, err = h.found(ctx, row); err == nil {
-			return c, nil
+			var anew bool
+			if anew, err = h.giveWay(ctx, c); err == nil && !anew {
+				return c, nil
+			}
 		}
 	}
-	if !errors.Is(err, store.ErrNotFound) { // it is so too when settling has just undone what an earlier host began
+	if ignoreNotFound(err) != nil { // it is not found either when settling has just undone what an earlier host began
 		return nil, err
 	}
 	held := &holds{h: h} // until the container's record says what it is made of

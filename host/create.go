@@ -90,6 +90,9 @@ func (h *Host) claim(ctx context.Context, c *Container) error {
 		return err
 	}
 	return h.store.Update(ctx, store.PowerSafe, func(tx *store.Tx) error {
+		if err := h.makeWay(tx, c.owner); err != nil {
+			return err
+		}
 		_, err := h.moveContainer(tx, string(c.id), lifecycle.Claimed, func(row *store.Container) error {
 			*row = store.Container{ID: string(c.id), Worker: c.worker.name, Owner: c.owner, Team: c.record.Team,
 				Token: string(c.record.Spec.Token), Spec: spec, CreatedAt: row.UpdatedAt, UpdatedAt: row.UpdatedAt}

@@ -35,7 +35,8 @@ func (c *Container) Destroy(ctx context.Context) error {
 	return c.h.destroyContainer(ctx, string(c.id), doom{volumes: true})
 }
 
-// RemoveContainer destroys an owner's container, as [Container.Destroy] does. Where it is still being made, or waits for a place, that is given up and undone first:
+// RemoveContainer destroys an owner's container, as [Container.Destroy] does, and says that its owner is done with what ran in it: who asks under that owner after it gets a
+// new container, in which everything may run again. Until then the record of what ran stays. Where it is still being made, or waits for a place, that is given up and undone first:
 // who asked for it is told by an *AbortedError, and the owner may ask again. An owner who has none, and waits for none, is sdk.NotFound.
 func (h *Host) RemoveContainer(ctx context.Context, owner string) error {
 	stopped, err := h.stopCreation(ctx, owner)
@@ -50,7 +51,7 @@ func (h *Host) RemoveContainer(ctx context.Context, owner string) error {
 		return &sdk.Error{Class: sdk.NotFound, Kind: sdk.KindContainer, ID: owner, Message: fmt.Sprintf("%s has no container", owner)}
 	}
 	if err == nil {
-		err = h.destroyContainer(ctx, row.ID, doom{volumes: true})
+		err = h.destroyContainer(ctx, row.ID, doom{volumes: true, removed: true})
 	}
 	if err != nil {
 		return fmt.Errorf("container of %s: %w", owner, err)
@@ -82,13 +83,14 @@ func (c *Container) destroyOnly(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.h.awaitGoneThough(ctx, doomed.worker, c.worker.goneIn(), doomed.things...)
+	return c.h.awaitGoneThough(ctx, doomed.worker, doomed.things...)
 }
 
 // doom says what else is noted when a container is to be destroyed.
 type doom struct {
 	volumes bool // all that it has goes, too
 	disown  bool // its owner may ask again at once, and no record is kept
+	removed bool // its owner gets another one when it asks again
 }
 
 // destroyContainer has a container destroyed, and waits for that. Of one that is over already, only the volumes are.
@@ -118,9 +120,16 @@ type doomed struct {
 // doomContainer notes that a container, and what else d says, is to be destroyed.
 func (h *Host) doomContainer(tx *store.Tx, id string, d doom) (doomed, error) {
 	tx.Committed(func() { h.expiries.forget(containerThing(id)) })
-	m, err := h.moveContainer(tx, id, lifecycle.Doomed, func(row *store.Container) error {
+	event := lifecycle.Doomed
+	if d.removed {
+		event = lifecycle.Removed
+	}
+	m, err := h.moveContainer(tx, id, event, func(row *store.Container) error {
 		if d.disown {
 			row.Owner = ""
+		}
+		if d.removed {
+			return noteRemoved(row)
 		}
 		return nil
 	})
@@ -128,7 +137,7 @@ func (h *Host) doomContainer(tx *store.Tx, id string, d doom) (doomed, error) {
 		_, err = h.moveContainer(tx, id, lifecycle.Discarded, nil)
 	}
 	out := doomed{worker: m.row.Worker}
-	if m.yes {
+	if m.yes && m.row.State == lifecycle.ContainerDestroying {
 		out.things = append(out.things, containerThing(id))
 	}
 	if err != nil || !d.volumes {

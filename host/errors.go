@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/hcl/v2"
@@ -46,14 +47,18 @@ func abortedError(owner string, row store.Process) *AbortedError {
 
 func (e *AbortedError) Error() string { return fmt.Sprintf("%s was aborted: %s", e.Owner, e.Reason) }
 
-// GoneError says that an owner's container is over and will not be made again.
+// GoneError says that an owner's container is over, and that the owner does not get another one: what ran in it might run twice.
 type GoneError struct {
 	Owner string
 	State string
+	Left  []string // names of artifacts that it has left, if these are why, though it was removed
 }
 
 func (e *GoneError) Error() string {
-	return fmt.Sprintf("container of %s is %s: ask under another owner for a new one", e.Owner, e.State)
+	if len(e.Left) > 0 {
+		return fmt.Sprintf("container of %s was removed, but there is still what it has made: %s; remove that for a new one, or ask under another owner", e.Owner, strings.Join(e.Left, ", "))
+	}
+	return fmt.Sprintf("container of %s is %s: ask under another owner for a new one, or remove this one before", e.Owner, e.State)
 }
 
 // WorkerGoneError says that a worker was away for longer than the host waits, or left a call without an answer for longer.

@@ -150,7 +150,7 @@ func (h *history) make(ctx context.Context, owner string) wish {
 		return wantGone
 	}
 	h.set(owner, func(f *fate) {
-		if f.id != "" && f.id != c.id {
+		if f.id != "" && f.id != c.id && !h.gaveWay(ctx, f.id) {
 			h.t.Errorf("%s has container %s and container %s", owner, f.id, c.id)
 		}
 		f.id = c.id
@@ -163,6 +163,21 @@ func (h *history) make(ctx context.Context, owner string) wish {
 		return wantEither
 	}
 	return wantRunning
+}
+
+// gaveWay tells whether an owner may have another container than this one: it is over, and nothing was ever started in it.
+func (h *history) gaveWay(ctx context.Context, id sdk.ContainerID) (gone bool) {
+	err := h.r.h.store.View(ctx, func(tx *store.Tx) error {
+		row, err := tx.Container(string(id))
+		if err != nil {
+			gone = errors.Is(err, store.ErrNotFound)
+			return ignoreNotFound(err)
+		}
+		begun, err := tx.Processes(store.ProcessFilter{Container: row.ID})
+		gone = over(row.State) && row.Owner == "" && len(begun) == 0
+		return err
+	})
+	return gone || err != nil && h.cut()
 }
 
 // makeTwice has two callers ask at once: they get the same container, and one that was told that it runs has it.

@@ -82,7 +82,7 @@ func (l life[T]) move(tx *store.Tx, id string, e lifecycle.Event, change func(*T
 // moveContainer is move of a container. Its lease ends with it.
 func (h *Host) moveContainer(tx *store.Tx, id string, e lifecycle.Event, change func(*store.Container) error) (moved[store.Container], error) {
 	m, err := containerLife.move(tx, id, e, func(row *store.Container) error {
-		if e != lifecycle.Doomed || row.State != lifecycle.ContainerDestroying { // else it tells since when that is to be
+		if ended := e == lifecycle.Doomed || e == lifecycle.Removed || e == lifecycle.Renewed; !ended || !over(row.State) { // else it tells since when it is so
 			row.UpdatedAt = h.clock.wall()
 		}
 		if change == nil {

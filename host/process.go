@@ -94,6 +94,7 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 	if err != nil {
 		return nil, fmt.Errorf("process %s of %s: %w", name, c.owner, err)
 	}
+	req.Env = withTraceParent(ctx, req.Env, c.env)
 	spec, err := c.processSpec(name, req, image)
 	if err != nil {
 		return nil, fmt.Errorf("process %s of %s: %w", name, c.owner, err)

@@ -228,6 +228,10 @@ func (h *Host) artifactOf(tx *store.Tx, a store.Artifact, owners map[string]reap
 	if err := h.ownerOf(tx, a.Owner, owners); err != nil {
 		return out, err
 	}
+	empty, err := h.isEmptyCache(tx, a)
+	if err != nil {
+		return out, err
+	}
 	o, ofRun := owners[a.Owner]
 	switch {
 	case h.inUse(a.ID):
@@ -240,6 +244,8 @@ func (h *Host) artifactOf(tx *store.Tx, a store.Artifact, owners map[string]reap
 		out.Since, out.Keep = o.Idle, 1
 	case a.Owner != "":
 		out.Held = a.Owner + " owns it"
+	case empty: // there is nothing to keep
+		out.Since, out.Keep = a.CreatedAt, 1
 	case !a.ExpiresAt.IsZero():
 		out.Keep = cmp.Or(a.TTL, h.artifactTTL())
 		out.Since = a.ExpiresAt.Add(-out.Keep)

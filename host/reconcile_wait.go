@@ -15,34 +15,35 @@ import (
 // awaitGone waits until things of a worker are destroyed that were made owed just now. It ends with the errors of those that a try cannot destroy for another reason than that
 // the worker is away, and with a *WorkerGoneError once it has been away, or tries have found it so, for longer than within. What is owed still is
 // tried on.
-func (h *Host) awaitGone(ctx context.Context, worker string, within time.Duration, things ...reap.Thing) error {
-	return h.await(ctx, worker, within, false, things)
+func (h *Host) awaitGone(ctx context.Context, name string, within time.Duration, things ...reap.Thing) error {
+	return h.await(ctx, name, func(*worker) time.Duration { return within }, false, things)
 }
 
-// awaitGoneThough is awaitGone that does not end at a try that has failed for another reason either, before the time is over: something depends on it.
-func (h *Host) awaitGoneThough(ctx context.Context, worker string, within time.Duration, things ...reap.Thing) error {
-	return h.await(ctx, worker, within, true, things)
+// awaitGoneThough is awaitGone for as long as the host waits for the worker, and does not end at a try that has failed for another reason before that either: something depends on it.
+func (h *Host) awaitGoneThough(ctx context.Context, name string, things ...reap.Thing) error {
+	return h.await(ctx, name, (*worker).goneIn, true, things)
 }
 
-func (h *Host) await(ctx context.Context, worker string, within time.Duration, though bool, things []reap.Thing) (err error) {
+func (h *Host) await(ctx context.Context, name string, patience func(*worker) time.Duration, though bool, things []reap.Thing) (err error) {
 	if len(things) == 0 {
 		return nil
 	}
-	w, err := h.worker(worker)
+	w, err := h.worker(name)
 	if errors.Is(err, sdk.Unavailable) {
-		return oncePresent(worker, things, err)
+		return oncePresent(name, things, err)
 	}
 	if err != nil {
 		return err
 	}
-	r := h.reconciler(worker)
+	r := h.reconciler(name)
 	heard := listen(ctx, w, "destroy "+describe(things))
 	defer func() { heard.end(!silent(err)) }()
 	var failing time.Time
 	for {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("destroy %s on %s: %w", describe(things), worker, err)
+			return fmt.Errorf("destroy %s on %s: %w", describe(things), name, err)
 		}
+		within := patience(w)
 		left, changed := r.left(things) // all of them each time: what has failed may have gone since, and else is told at the end
 		waiting := left.owed
 		if though && (failing.IsZero() || time.Since(failing) < within) {
@@ -62,13 +63,13 @@ func (h *Host) await(ctx context.Context, worker string, within time.Duration, t
 			if failing.IsZero() {
 				failing = time.Now()
 			}
-			gone = &WorkerGoneError{Worker: worker, Away: time.Since(failing), Cause: left.away}
+			gone = &WorkerGoneError{Worker: name, Away: time.Since(failing), Cause: left.away}
 		}
 		if dead == nil && gone != nil && gone.Away >= within {
-			return errors.Join(errorsOf(left.failed), oncePresent(worker, waiting, gone))
+			return errors.Join(errorsOf(left.failed), oncePresent(name, waiting, gone))
 		}
 		if dead != nil {
-			return errors.Join(errorsOf(left.failed), fmt.Errorf("destroy %s on %s: %w", describe(waiting), worker, dead))
+			return errors.Join(errorsOf(left.failed), fmt.Errorf("destroy %s on %s: %w", describe(waiting), name, dead))
 		}
 		heard.sign()
 		if err := pauseUntil(ctx, h.ctx, within, gone, changed, turned); err != nil {

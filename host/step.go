@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"go.opentelemetry.io/otel/trace"
-
 	"github.com/slipway-run/slipway/host/job"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/sdk"
@@ -106,7 +104,7 @@ func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string
 		return r.failed(ctx, res, err)
 	}
 	res.Worker = c.Worker()
-	p, err := c.Start(ctx, MainProcess, r.process(s, span))
+	p, err := c.Start(ctx, MainProcess, r.process(s))
 	if err != nil {
 		r.destroy(ctx, c)
 		return r.failed(ctx, res, err)
@@ -248,13 +246,8 @@ func (r *run) request(ctx context.Context, s *job.Step, observe func(Event)) (Co
 	return req, nil
 }
 
-func (r *run) process(s *job.Step, span trace.Span) ProcessRequest {
+func (r *run) process(s *job.Step) ProcessRequest {
 	req := ProcessRequest{Path: s.Run.Path, Args: s.Run.Args, User: s.User, timeout: s.Timeout}
-	if parent := traceParent(span); parent != "" {
-		if _, own := s.Env[traceParentEnv]; !own {
-			req.Env = append(req.Env, traceParentEnv+"="+parent)
-		}
-	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
 		req.Env = append(req.Env, name+"="+s.Env[name])
 	}

@@ -3,6 +3,8 @@ package host
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -21,16 +23,18 @@ func stepSpan(ctx context.Context, run, step string, attempt int) (context.Conte
 		attribute.String("slipway.run", run), attribute.String("slipway.step", step), attribute.Int("slipway.attempt", attempt)))
 }
 
-// traceParentEnv is the variable in which a step's processes find their step's span, as programs of other CI systems do.
+// traceParentEnv is the variable in which a process finds the span that it is below, as programs of other CI systems do: its step's, or the one of who starts it.
 const traceParentEnv = "TRACEPARENT"
 
-// traceParent says in the form of W3C Trace Context which span is the parent of what a step does itself; empty where nobody traces.
-func traceParent(span trace.Span) string {
-	c := span.SpanContext()
-	if !c.IsValid() {
-		return ""
+// withTraceParent is a process's environment with the span of the context in it, in the form of W3C Trace Context, unless that or its container's has one of its own.
+// Where nobody traces, it is the same.
+func withTraceParent(ctx context.Context, env, container []string) []string {
+	c := trace.SpanContextFromContext(ctx)
+	has := func(v string) bool { return strings.HasPrefix(v, traceParentEnv+"=") }
+	if !c.IsValid() || slices.ContainsFunc(env, has) || slices.ContainsFunc(container, has) {
+		return env
 	}
-	return fmt.Sprintf("00-%s-%s-%s", c.TraceID(), c.SpanID(), c.TraceFlags())
+	return append([]string{fmt.Sprintf("%s=00-%s-%s-%s", traceParentEnv, c.TraceID(), c.SpanID(), c.TraceFlags())}, env...)
 }
 
 // tellSpan notes an event of a step in its span, at the time at which it came. Progress is left out: a span keeps only so many events.

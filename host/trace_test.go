@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -144,4 +145,40 @@ func attributesOf(s sdktrace.ReadOnlySpan) map[string]string {
 		out[string(a.Key)] = a.Value.String()
 	}
 	return out
+}
+
+// TestTraceParentOfStarted: a process that is started by itself, as over the API, is told the span of who starts it, though that is traced elsewhere; unless its environment or its container's
+// says something of its own.
+func TestTraceParentOfStarted(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	const mine = traceParentEnv + "=mine"
+	above := trace.NewSpanContext(trace.SpanContextConfig{TraceID: trace.TraceID{1}, SpanID: trace.SpanID{2}, TraceFlags: trace.FlagsSampled, Remote: true})
+	traced := trace.ContextWithSpanContext(testkit.Context(t), above)
+	for name, c := range map[string]struct {
+		ctx                context.Context
+		container, process []string
+		want               string
+	}{
+		"nobody traces":     {testkit.Context(t), nil, nil, ""},
+		"traced":            {traced, nil, nil, "00-01000000000000000000000000000000-0200000000000000-01"},
+		"the process's own": {traced, nil, []string{mine}, "mine"},
+		"the container's":   {traced, []string{mine}, nil, "mine"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			container, err := h.Container(c.ctx, strings.NewReplacer(" ", "-", "'", "-").Replace(name), ContainerRequest{Env: c.container})
+			if err != nil {
+				t.Fatal(err)
+			}
+			p, err := container.Start(c.ctx, MainProcess, ProcessRequest{Path: "sh", Args: []string{"-c", `printf %s "$TRACEPARENT"`}, Env: c.process})
+			if err != nil {
+				t.Fatal(err)
+			}
+			waitOutcome(t, p)
+			if got := output(t, p); got != c.want {
+				t.Errorf("told %q, want %q", got, c.want)
+			}
+		})
+	}
 }

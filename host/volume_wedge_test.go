@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/internal/testkit"
 )
@@ -177,6 +178,41 @@ func TestOtherCacheMakesRoom(t *testing.T) {
 	placedSoon(t, askFor(t, h, "wants", 4), "a container that needs the room of three of them")
 	if rows, err := h.volumes(t.Context(), store.VolumeFilter{Worker: "a"}); err != nil || len(rows) != 5 {
 		t.Errorf("the oldest is to be there yet: %+v, %v", rows, err)
+	}
+	caches, err := h.Artifacts(testkit.Context(t), ArtifactFilter{Caches: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range caches {
+		if len(c.Places) == 0 {
+			t.Errorf("%s was given up, and is listed still", c.Name)
+		}
+	}
+}
+
+// TestEmptyCacheIsReaped: a cache whose last replica was lost, or given up by a host that was killed in the middle, is not listed until it would expire.
+func TestEmptyCacheIsReaped(t *testing.T) {
+	t.Parallel()
+	h := limitedHost(t, newMemory(t, "a"), Options{}, 5, "a")
+	cachedWithin(t, h, "s", "echo x >> c/n")
+	rows, err := h.volumes(testkit.Context(t), store.VolumeFilter{Worker: "a", States: []string{lifecycle.VolumeSealed}})
+	if err != nil || len(rows) != 1 {
+		t.Fatalf("the cache has %+v, %v", rows, err)
+	}
+	reapAll(t, h)
+	if caches, err := h.Artifacts(testkit.Context(t), ArtifactFilter{Caches: true}); err != nil || len(caches) != 1 {
+		t.Fatalf("while it has content, there are %+v, %v", caches, err)
+	}
+	err = h.store.Update(testkit.Context(t), store.KillSafe, func(tx *store.Tx) error {
+		_, err := h.moveVolume(tx, rows[0].ID, lifecycle.Missing, nil)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reapAll(t, h)
+	if caches, err := h.Artifacts(testkit.Context(t), ArtifactFilter{Caches: true}); err != nil || len(caches) != 0 {
+		t.Errorf("without content, there are %+v, %v", caches, err)
 	}
 }
 

@@ -27,28 +27,29 @@ type worker struct {
 	drain    *drain     // under way, if it is landing or retiring; of whoever gives orders
 	settled  bool       // what an earlier host left on it is settled; of its monitor
 
-	mu       sync.Mutex
-	block    workerBlock
-	unproven *unproven      // its settings have changed since it was seen last; nil: they have not
-	unwanted bool           // the configuration has it no more, and it stays until nothing is there
-	held     string         // a reload looks at it: nothing is placed there meanwhile, for this reason
-	said     sdk.WorkerInfo // by its plugin
-	info     sdk.WorkerInfo // the same, with its block laid over it
-	status   sdk.Status
-	half     half          // whether it is without its containers
-	conn     sdk.Worker    // nil: away
-	wasAway  bool          // it was found away, ever
-	up       chan struct{} // closed while conn is set
-	down     chan struct{} // closed while conn is not set
-	why      error         // while away: what happened
-	dead     error         // while away: why it will not be back by itself; ends all waiting
-	since    time.Time     // of the last change between up and away
-	removed  bool          // its plugin does not tell it any more
-	none     bool          // its plugin has never told it
-	pruned   bool          // it is forgotten, until it is seen again
-	orders   orders        // its operator's
-	waits    *Drain        // while it is landing or retiring: for what
-	probe    chan struct{} // of capacity 1: asks the monitor to look now
+	mu        sync.Mutex
+	block     workerBlock
+	unproven  *unproven      // its settings have changed since it was seen last; nil: they have not
+	elsewhere bool           // it is another place than what is recorded of it
+	unwanted  bool           // the configuration has it no more, and it stays until nothing is there
+	held      string         // a reload looks at it: nothing is placed there meanwhile, for this reason
+	said      sdk.WorkerInfo // by its plugin
+	info      sdk.WorkerInfo // the same, with its block laid over it
+	status    sdk.Status
+	half      half          // whether it is without its containers
+	conn      sdk.Worker    // nil: away
+	wasAway   bool          // it was found away, ever
+	up        chan struct{} // closed while conn is set
+	down      chan struct{} // closed while conn is not set
+	why       error         // while away: what happened
+	dead      error         // while away: why it will not be back by itself; ends all waiting
+	since     time.Time     // of the last change between up and away
+	removed   bool          // its plugin does not tell it any more
+	none      bool          // its plugin has never told it
+	pruned    bool          // it is forgotten, until it is seen again
+	orders    orders        // its operator's
+	waits     *Drain        // while it is landing or retiring: for what
+	probe     chan struct{} // of capacity 1: asks the monitor to look now
 
 	present context.Context // ends when the worker has been away for goneIn: what still hangs on it is cut then
 	leave   context.CancelFunc
@@ -225,7 +226,7 @@ func (w *worker) presence() context.Context {
 func (w *worker) cutIfGone() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.conn == nil && time.Since(w.since) >= w.goneIn() {
+	if w.conn == nil && !w.elsewhere && time.Since(w.since) >= w.graces.Load().gone {
 		w.leave()
 	}
 }

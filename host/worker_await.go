@@ -10,13 +10,13 @@ import (
 // acquire gives the connection, once there is one. It ends with ctx, with a WorkerGoneError, or with the reason why the
 // worker will not be back by itself.
 func (w *worker) acquire(ctx context.Context) (sdk.Worker, error) {
-	return w.await(ctx, w.goneIn(), false)
+	return w.await(ctx, false)
 }
 
 // acquirePatiently is acquire for what runs already: that the worker will not be back by itself is no reason to give up before its
 // time, since an operator may bring it back. A worker that has been without its containers for that long is gone for them.
 func (w *worker) acquirePatiently(ctx context.Context) (sdk.Worker, error) {
-	conn, err := w.await(ctx, w.goneIn(), true)
+	conn, err := w.await(ctx, true)
 	if err == nil {
 		err = w.containersGone()
 	}
@@ -26,7 +26,7 @@ func (w *worker) acquirePatiently(ctx context.Context) (sdk.Worker, error) {
 	return conn, nil
 }
 
-func (w *worker) await(ctx context.Context, within time.Duration, patient bool) (sdk.Worker, error) {
+func (w *worker) await(ctx context.Context, patient bool) (sdk.Worker, error) {
 	if w.connection() == nil {
 		defer listenFor(ctx, w, w.absence).end(true)
 	}
@@ -40,7 +40,7 @@ func (w *worker) await(ctx context.Context, within time.Duration, patient bool) 
 		if dead != nil && !patient {
 			return nil, dead
 		}
-		patience := time.NewTimer(time.Until(since.Add(within)))
+		patience := time.NewTimer(time.Until(since.Add(w.goneIn())))
 		select {
 		case <-up:
 			patience.Stop()
@@ -52,7 +52,7 @@ func (w *worker) await(ctx context.Context, within time.Duration, patient bool) 
 			return nil, ErrClosed
 		case <-patience.C:
 			w.mu.Lock()
-			away := w.conn == nil && w.since.Equal(since)
+			away := w.conn == nil && !w.elsewhere && w.since.Equal(since)
 			w.mu.Unlock()
 			if away {
 				return nil, &WorkerGoneError{Worker: w.name, Away: time.Since(since), Cause: why}

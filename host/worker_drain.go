@@ -187,10 +187,13 @@ func (h *Host) endDrain(ctx context.Context, w *worker) (bool, error) {
 // clearWorker destroys the volumes of a worker on which nothing runs, and tells whether it did: not if something is being made there, or has
 // become the last of its content, since the drain looked. Of a worker that is gone the records go.
 func (h *Host) clearWorker(ctx context.Context, w *worker) (bool, error) {
-	if w.goneSince(w.goneIn()) {
+	if w.isGone() {
 		return true, h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 			return errors.Join(h.loseContainers(tx, w.name, "worker "+w.name+" is gone, and was retired"), h.loseVolumes(tx, w.name))
 		})
+	}
+	if len(h.index.Leases(w.name)) > 0 { // it has come back from elsewhere meanwhile
+		return false, nil
 	}
 	var rows []store.Volume
 	needed := false
@@ -221,11 +224,11 @@ func (h *Host) clearWorker(ctx context.Context, w *worker) (bool, error) {
 	return err == nil, err
 }
 
-// goneSince tells whether the worker has been away for so long.
-func (w *worker) goneSince(d time.Duration) bool {
+// isGone tells whether nothing can be moved from the worker any more: it has been away for as long as the host waits for it, or its name leads to another place.
+func (w *worker) isGone() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.conn == nil && time.Since(w.since) >= d
+	return w.conn == nil && (w.elsewhere || time.Since(w.since) >= w.graces.Load().gone)
 }
 
 func (w *worker) tellDrain(d Drain) {

@@ -39,7 +39,7 @@ func (w *worker) withoutContainers() bool {
 func (w *worker) containersGone() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.half.away(w.goneIn()) {
+	if !w.half.away(w.graces.Load().gone) {
 		return nil
 	}
 	return &WorkerGoneError{Worker: w.name, Away: time.Since(w.half.since), Cause: sdk.NewUnavailable(nil, "%s", w.status.Reason)}

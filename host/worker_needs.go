@@ -20,7 +20,10 @@ import (
 // that are kept only for people to look at.
 func (h *Host) stillThere(ctx context.Context, w *worker) (d Drain, moves []move, kept []store.Container, err error) {
 	leases := h.index.Leases(w.name) // before the rows: a container has either at any moment
-	retiring, gone := w.ordered().state == pool.Retiring, w.goneSince(w.goneIn())
+	retiring, gone := w.ordered().state == pool.Retiring, w.isGone()
+	if retiring && w.isElsewhere() { // nothing leads to what is there, and its operator gives it up
+		return d, nil, nil, nil
+	}
 	var only []onlyThere
 	err = h.store.View(ctx, func(tx *store.Tx) error {
 		containers, err := tx.Containers(store.ContainerFilter{Worker: w.name, States: []string{lifecycle.ContainerCreating, lifecycle.ContainerReady, lifecycle.ContainerDestroying}})

@@ -80,7 +80,7 @@ func ignoreNotFound(err error) error {
 func (w *worker) goneFor(after time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.comesAndGoes() && !w.pruned && w.conn == nil && time.Since(w.since) >= after
+	return w.comesAndGoes() && !w.pruned && w.conn == nil && !w.elsewhere && time.Since(w.since) >= after
 }
 
 // passing is comesAndGoes.

@@ -2,6 +2,7 @@ package host
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -17,7 +18,14 @@ type graces struct {
 	patience patience      // how long a call may go on without an answer or progress
 }
 
-func (w *worker) goneIn() time.Duration  { return w.graces.Load().gone }
+// goneIn is how long the worker is waited for while it is away: without an end while its name leads elsewhere, since nothing is known of the place that it was.
+func (w *worker) goneIn() time.Duration {
+	if w.isElsewhere() {
+		return math.MaxInt64
+	}
+	return w.graces.Load().gone
+}
+
 func (w *worker) stalled() time.Duration { return w.graces.Load().stalled }
 
 func (w *worker) patienceFor(what string) time.Duration { return w.graces.Load().patience(what) }

@@ -75,6 +75,11 @@ func (h *Host) identify(ctx context.Context, w *worker, conn sdk.Worker, s sdk.S
 	err := h.samePlace(ctx, w, conn, s)
 	m.tell(err)
 	if elsewhere := (*elsewhereError)(nil); errors.As(err, &elsewhere) {
+		select {
+		case <-m.accepted: // it was away while the settings were tried
+			w.setElsewhere(true)
+		default:
+		}
 		return fmt.Errorf("%w: %s", err, otherPlace(w.name))
 	}
 	if err != nil {

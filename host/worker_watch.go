@@ -123,10 +123,15 @@ func (h *Host) look(ctx context.Context, w *worker, conn sdk.Worker, settled *bo
 	if err := h.identify(ctx, w, conn, s); err != nil {
 		return err
 	}
+	keepSettings, err := h.recall(ctx, w, conn, s)
+	if err != nil {
+		return err
+	}
 	changed, err := h.checkIncarnation(ctx, w, s)
 	if err != nil {
 		return err
 	}
+	keepSettings(ctx) // not before: they say of which place the incarnations are
 	if changed {
 		*settled = false // until that has worked: nobody notices the change again
 	}

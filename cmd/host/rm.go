@@ -18,7 +18,8 @@ func (a *app) rmCommand() *cobra.Command {
 
 One that is still being made, or waits for a place, is given up, and rm waits until that is undone; who asked for it is told so, and
 may ask again. One on a worker that is away is destroyed as soon as that is back, without being asked again: rm says so, and exits
-with 4. What was told of their processes, and their output, can still be read. A container of a run goes with the run: end that with
+with 4. What was told of their processes, and their output, can still be read, until the owner asks for a container again: it gets
+a new one. A container of a run goes with the run: end that with
 slipway run --abort RUN.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

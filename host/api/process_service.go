@@ -37,7 +37,7 @@ func (s containerService) EnsureContainer(ctx context.Context, c *connect.Reques
 	if err != nil {
 		return nil, answer(err)
 	}
-	return connect.NewResponse(&pb.EnsureContainerResponse{Owner: container.Owner(), Worker: container.Worker()}), nil
+	return connect.NewResponse(&pb.EnsureContainerResponse{Owner: container.Owner(), Worker: container.Worker(), State: container.State()}), nil
 }
 
 func (s *Server) ensure(ctx context.Context, msg *pb.EnsureContainerRequest) (*host.Container, error) {

@@ -17,6 +17,8 @@ const (
 	Used      Event = "used"      // its owner has asked for it
 	Sealed    Event = "sealed"    // its content never changes from now on
 	Doomed    Event = "doomed"    // it is to be destroyed
+	Removed   Event = "removed"   // its owner is done with it, and with what ran in it
+	Renewed   Event = "renewed"   // its owner has another one
 	Destroyed Event = "destroyed" // the worker does not have it any more, since the host said so
 	Discarded Event = "discarded" // nothing was ever started in it, and no record of it is kept
 	Replaced  Event = "replaced"  // its worker runs another incarnation, which never had it
@@ -41,6 +43,7 @@ const (
 const (
 	later      = "whoever comes later"
 	replacing  = "the first look at another incarnation of its worker; a worker that retires or is forgotten while it is gone"
+	renewing   = "who asks for its owner's, where it was removed or nothing was ever started in it"
 	itsVolumes = "the destruction of its volumes"
 
 	reconciling = "the reconciler of its worker"
@@ -58,6 +61,12 @@ var Containers = Table{"container", []Line{
 	{Doomed, []string{ContainerCreating, ContainerReady, ContainerDestroying}, ContainerDestroying,
 		"its owner, the reaper, settling, a run that was given up", "its destruction, then " + itsVolumes},
 	{Doomed, []string{None, ContainerDestroyed, ContainerLost}, Stays, later, itsVolumes},
+	{Removed, []string{ContainerCreating, ContainerReady, ContainerDestroying}, ContainerDestroying, "its owner", "its destruction, then " + itsVolumes},
+	{Removed, []string{ContainerDestroyed}, ContainerDestroyed, "its owner", itsVolumes},
+	{Removed, []string{ContainerLost}, ContainerLost, "its owner", itsVolumes},
+	{Removed, []string{None}, Stays, later, itsVolumes},
+	{Renewed, []string{ContainerDestroyed}, ContainerDestroyed, renewing, ""},
+	{Renewed, []string{ContainerLost}, ContainerLost, renewing, ""},
 	{Destroyed, []string{ContainerDestroying}, ContainerDestroyed, reconciling, itsVolumes},
 	{Destroyed, []string{None, ContainerDestroyed, ContainerLost}, Stays, later, itsVolumes},
 	{Discarded, []string{ContainerDestroying, ContainerLost}, None, reconciling + ", of what nobody owns; who made it in vain, of what is lost", itsVolumes},

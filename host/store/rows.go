@@ -34,7 +34,7 @@ func newSchema() *schema {
 		steps: newTable("step", "steps", "id, result", (*Step).fields),
 		looks: newTable("look", "looks", "id, at, seen", (*Look).fields),
 		workers: newTable("worker", "workers",
-			"id, container_incarnation, volume_incarnation, orders, reason, ordered_at", (*Worker).fields),
+			"id, container_incarnation, volume_incarnation, orders, reason, ordered_at, settings", (*Worker).fields),
 	}
 }
 

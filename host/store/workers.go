@@ -10,10 +10,11 @@ type Worker struct {
 	Orders               string // the state that an operator has put it in, such as "cordoned"; empty: none
 	Reason               string // of the orders, for people
 	OrderedAt            time.Time
+	Settings             string // JSON: those with which it was seen last; empty: not known
 }
 
 func (w *Worker) fields() []any {
-	return []any{&w.ID, &w.ContainerIncarnation, &w.VolumeIncarnation, &w.Orders, &w.Reason, (*stamp)(&w.OrderedAt)}
+	return []any{&w.ID, &w.ContainerIncarnation, &w.VolumeIncarnation, &w.Orders, &w.Reason, (*stamp)(&w.OrderedAt), &w.Settings}
 }
 
 func (tx *Tx) PutWorker(w Worker) error {

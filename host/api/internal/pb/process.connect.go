@@ -66,14 +66,17 @@ const (
 // ContainerServiceClient is a client for the slipway.host.v1alpha1.ContainerService service.
 type ContainerServiceClient interface {
 	// EnsureContainer finds the owner's container or makes it, from however many callers it is asked for, and across crashes. What the
-	// request says beside the owner counts only when it is made.
+	// request says beside the owner counts only when it is made. One that is over is found, too, and the answer's state says so: what ran in it
+	// can be asked for, and nothing new be started. Where it was removed by DestroyContainer, or nothing was ever started in it, a new one is made
+	// once the old one is gone from its worker.
 	EnsureContainer(context.Context, *connect.Request[EnsureContainerRequest]) (*connect.Response[EnsureContainerResponse], error)
 	// ListContainers lists containers that are remembered, the oldest first.
 	ListContainers(context.Context, *connect.Request[ListContainersRequest]) (*connect.Response[ListContainersResponse], error)
 	// SealContainer ends a container and makes its outputs artifacts. For one whose work has ended by itself. Idempotent.
 	SealContainer(context.Context, *connect.Request[SealContainerRequest]) (*connect.Response[SealContainerResponse], error)
 	// DestroyContainer ends a container and all that is in it. Idempotent. Where it is still being made, or waits for a place, that is given up, and undone
-	// when the call returns: EnsureContainer ends with ABORTED, and the owner may ask again.
+	// when the call returns: EnsureContainer ends with ABORTED, and the owner may ask again. It says that the owner is done with what ran in it:
+	// EnsureContainer makes a new one after it, and what ran in the old one is not known under the owner any more. So keep first what came of it.
 	DestroyContainer(context.Context, *connect.Request[DestroyContainerRequest]) (*connect.Response[DestroyContainerResponse], error)
 }
 
@@ -148,14 +151,17 @@ func (c *containerServiceClient) DestroyContainer(ctx context.Context, req *conn
 // service.
 type ContainerServiceHandler interface {
 	// EnsureContainer finds the owner's container or makes it, from however many callers it is asked for, and across crashes. What the
-	// request says beside the owner counts only when it is made.
+	// request says beside the owner counts only when it is made. One that is over is found, too, and the answer's state says so: what ran in it
+	// can be asked for, and nothing new be started. Where it was removed by DestroyContainer, or nothing was ever started in it, a new one is made
+	// once the old one is gone from its worker.
 	EnsureContainer(context.Context, *connect.Request[EnsureContainerRequest]) (*connect.Response[EnsureContainerResponse], error)
 	// ListContainers lists containers that are remembered, the oldest first.
 	ListContainers(context.Context, *connect.Request[ListContainersRequest]) (*connect.Response[ListContainersResponse], error)
 	// SealContainer ends a container and makes its outputs artifacts. For one whose work has ended by itself. Idempotent.
 	SealContainer(context.Context, *connect.Request[SealContainerRequest]) (*connect.Response[SealContainerResponse], error)
 	// DestroyContainer ends a container and all that is in it. Idempotent. Where it is still being made, or waits for a place, that is given up, and undone
-	// when the call returns: EnsureContainer ends with ABORTED, and the owner may ask again.
+	// when the call returns: EnsureContainer ends with ABORTED, and the owner may ask again. It says that the owner is done with what ran in it:
+	// EnsureContainer makes a new one after it, and what ran in the old one is not known under the owner any more. So keep first what came of it.
 	DestroyContainer(context.Context, *connect.Request[DestroyContainerRequest]) (*connect.Response[DestroyContainerResponse], error)
 }
 

@@ -431,9 +431,11 @@ func (x *ContainerOutput) GetPath() string {
 }
 
 type EnsureContainerResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Owner         string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
-	Worker        string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Owner  string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	Worker string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
+	// "ready"; or, of one that is over and was found, "destroying", "destroyed" or "lost".
+	State         string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -478,6 +480,13 @@ func (x *EnsureContainerResponse) GetOwner() string {
 func (x *EnsureContainerResponse) GetWorker() string {
 	if x != nil {
 		return x.Worker
+	}
+	return ""
+}
+
+func (x *EnsureContainerResponse) GetState() string {
+	if x != nil {
+		return x.State
 	}
 	return ""
 }
@@ -1655,10 +1664,11 @@ const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"9\n" +
 	"\x0fContainerOutput\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"G\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"]\n" +
 	"\x17EnsureContainerResponse\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x16\n" +
-	"\x06worker\x18\x02 \x01(\tR\x06worker\"L\n" +
+	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\"L\n" +
 	"\x15ListContainersRequest\x12!\n" +
 	"\fowner_prefix\x18\x01 \x01(\tR\vownerPrefix\x12\x10\n" +
 	"\x03all\x18\x02 \x01(\bR\x03all\"\x98\x01\n" +

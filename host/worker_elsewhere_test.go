@@ -1,0 +1,135 @@
+package host
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slipway-run/slipway/host/lifecycle"
+	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/internal/testkit"
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// lasting is a runtime whose things do not end with its plugin.
+func lasting(rt sdk.Runtime) sdk.Runtime {
+	return &hooked{Runtime: rt, status: func(_ context.Context, _ int, s *sdk.Status) error {
+		s.Features = slices.DeleteFunc(slices.Clone(s.Features), func(f sdk.Feature) bool { return f == sdk.FeatureVolatile })
+		return nil
+	}}
+}
+
+// openAt opens a host whose worker m is a runtime's, to which the settings lead.
+func openAt(t *testing.T, dir, settings string, rt sdk.Runtime) *Host {
+	t.Helper()
+	cfg := testConfig("m")
+	cfg.Plugins[0].Command = settings
+	return openConfig(t, cfg, Options{StateDir: dir, Runtimes: map[string]sdk.Runtime{"memory": lasting(rt)}})
+}
+
+// TestBegunElsewhere begins a host whose settings lead a worker to another place than those of the host before it. Nothing of what is at the old place is given up for
+// that: it is found again once the settings are put back, or its operator gives it up.
+func TestBegunElsewhere(t *testing.T) {
+	t.Parallel()
+	here, there := newMemory(t, "m"), newMemory(t, "m")
+	for name, c := range map[string]struct {
+		holds     bool // something is on the worker
+		settings  string
+		at        sdk.Runtime
+		elsewhere bool
+		is        string // the container then
+	}{
+		"other settings, another place":                  {true, "new", there, true, lifecycle.ContainerReady},
+		"other settings, the same place":                 {true, "new", here, false, lifecycle.ContainerReady},
+		"other settings, another place, nothing is lost": {false, "new", there, false, ""},
+		"the same settings, and it has lost all":         {true, "old", there, false, lifecycle.ContainerLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := newStateDir(t)
+			h := openAt(t, dir, "old", here)
+			if c.holds {
+				if _, err := h.Container(testkit.Context(t), "owner", ContainerRequest{}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			closeTestHost(t, h)
+			h = openAt(t, dir, c.settings, c.at)
+			r := reportOf(t, h, "m")
+			if r.Up == c.elsewhere {
+				t.Errorf("it is used: %t, %s", r.Up, r.Why)
+			}
+			if c.elsewhere {
+				for _, want := range []string{"worker m is another place with these settings", "owner", `the plugin's command is "new", and was "old"`, "slipway workers retire m"} {
+					if !strings.Contains(r.Why, want) {
+						t.Errorf("it is not used since %q, which does not say %q", r.Why, want)
+					}
+				}
+				if r.State != pool.Stalled || !r.Unused {
+					t.Errorf("it is %s, unused: %t", r.State, r.Unused)
+				}
+			}
+			if c.holds && stateOf(t, h, "owner") != c.is {
+				t.Errorf("its container is %s, want %s", stateOf(t, h, "owner"), c.is)
+			}
+			closeTestHost(t, h)
+			if !c.elsewhere {
+				return
+			}
+			h = openAt(t, dir, "old", here)
+			if found, err := h.Container(testkit.Context(t), "owner", ContainerRequest{}); err != nil || found.State() != lifecycle.ContainerReady {
+				t.Errorf("with the settings put back: %v, %v", found, err)
+			}
+		})
+	}
+}
+
+// TestGiveUpElsewhere: what is at a place to which no settings lead any more is given up by who retires the worker, at once, and the new place is put to work then.
+func TestGiveUpElsewhere(t *testing.T) {
+	t.Parallel()
+	dir, here, there := newStateDir(t), newMemory(t, "m"), newMemory(t, "m")
+	h := openAt(t, dir, "old", here)
+	ranIn(t, h, "owner", ContainerRequest{})
+	closeTestHost(t, h)
+	h = openAt(t, dir, "new", there)
+	ctx := testkit.Context(t)
+	if err := h.RetireWorker(ctx, "m", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.AwaitDrained(ctx, "m", nil); err != nil {
+		t.Fatal(err)
+	}
+	if got := stateOf(t, h, "owner"); got != lifecycle.ContainerLost {
+		t.Errorf("what was at the old place is %s", got)
+	}
+	if err := h.UncordonWorker(ctx, "m"); err != nil {
+		t.Fatal(err)
+	}
+	h.workers["m"].lookNow()
+	testkit.Until(t, "it is used", func() bool { return reportOf(t, h, "m").Up })
+	ranIn(t, h, "next", ContainerRequest{})
+	closeTestHost(t, h)
+	h = openAt(t, dir, "new", there)
+	if r := reportOf(t, h, "m"); !r.Up || stateOf(t, h, "next") != lifecycle.ContainerReady {
+		t.Errorf("begun once more, it is %+v", r)
+	}
+}
+
+// TestElsewhereIsWaitedFor: a worker whose name leads elsewhere is waited for without an end, and again from the beginning once it does not.
+func TestElsewhereIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	w := newWorker("w", "p", 0, nil)
+	w.setElsewhere(true)
+	if w.isGone() != true || w.goneIn() <= 0 {
+		t.Errorf("it is waited for for %v, and can be emptied: %t", w.goneIn(), w.isGone())
+	}
+	w.cutIfGone()
+	if err := w.presence().Err(); err != nil {
+		t.Errorf("what hangs on it is cut: %v", err)
+	}
+	was := w.report().Since
+	w.setElsewhere(false)
+	if !w.report().Since.After(was) || w.goneIn() != 0 {
+		t.Errorf("once it does not, it is away since %v, before since %v", w.report().Since, was)
+	}
+}
