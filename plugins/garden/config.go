@@ -15,7 +15,8 @@ import (
 type Config struct {
 	Garden       string `json:"garden" required:"true" doc:"Address of the Garden server: tcp://HOST:PORT or unix:///PATH."`
 	Baggageclaim string `json:"baggageclaim" required:"true" doc:"URL of the Baggageclaim server on the same machine, such as http://HOST:7788."`
-	PeerZone     string `json:"peer_zone" doc:"Name of the network in which Baggageclaim servers reach one another; volumes then stream between workers of one zone directly. Empty: through the host."`
+	PeerZone     string `json:"peer_zone" doc:"Volumes stream between workers of one zone without the host, as peers says. Empty: through the host."`
+	Peers        string `json:"peers" default:"servers" oneof:"servers,plugin" doc:"Who carries the bytes within a zone: servers says that each Baggageclaim server reaches the others; plugin reads from one and writes to the other, for workers of one plugin block, at less cost than the host."`
 
 	Rootfs       string         `json:"rootfs" doc:"Path on the worker of a directory or .tgz that is the root of containers without an image. Empty: they are refused."`
 	ResourceType []ResourceType `json:"resource_type" doc:"A root file system that lies on the worker; an image reference resource-type:NAME names it."`

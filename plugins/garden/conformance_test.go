@@ -32,3 +32,15 @@ func TestConformance(t *testing.T) {
 	}
 	conformance.Run(t, target, options)
 }
+
+// TestPeersConformance holds workers whose plugin carries what they send to the contract of peers.
+func TestPeersConformance(t *testing.T) {
+	workers := make(map[string]Config)
+	for _, name := range []string{"here", "there"} {
+		c := config(t, gardentest.Start(t, gardentest.Options{}))
+		c.PeerZone, c.Peers = "zone", "plugin"
+		workers[name] = c
+	}
+	target := conformance.InProcess(runtimeOf(t, workers), "here")
+	conformance.Run(t, target, conformance.Options{Short: testing.Short(), TimeScale: 10 * testkit.TimeScale(), Profiles: []conformance.Profile{conformance.P2P}})
+}

@@ -340,6 +340,12 @@ func (w *worker) diagnose(ctx context.Context, spec sdk.ContainerSpec, a *abilit
 	case err != nil:
 		return err
 	}
+	if at, found, err := w.unmakeable(ctx, spec.Mounts); err != nil {
+		return err
+	} else if found {
+		return &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonPath, Kind: sdk.KindContainer, ID: string(spec.ID), Cause: refused,
+			Message: fmt.Sprintf("container %q: nothing can be mounted at %q: the read-only volume around it has no such directory: %s", spec.ID, at, refusal.Message)}
+	}
 	return &sdk.Error{Class: sdk.Invalid, Reason: sdk.ReasonImage, Kind: sdk.KindContainer, ID: string(spec.ID), Cause: refused,
 		Message: fmt.Sprintf("container %q: %s makes others, but refuses this one, with this image and these mounts: %s", spec.ID, w.garden, refusal.Message)}
 }

@@ -48,7 +48,13 @@ func config(t testing.TB, s *gardentest.Servers) Config {
 // newRuntime makes a runtime with one worker "here".
 func newRuntime(t testing.TB, c Config) *Runtime {
 	t.Helper()
-	rt, err := New(map[string]Config{"here": c}, Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	return runtimeOf(t, map[string]Config{"here": c})
+}
+
+// runtimeOf makes a runtime with these workers.
+func runtimeOf(t testing.TB, workers map[string]Config) *Runtime {
+	t.Helper()
+	rt, err := New(workers, Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

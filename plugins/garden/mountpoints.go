@@ -93,6 +93,26 @@ func (w *worker) makeMountPoints(ctx context.Context, spec sdk.ContainerSpec, ow
 	return w.store.Put(ctx, own.root.handle, own.root.below, directories(missing))
 }
 
+// unmakeable finds a mount inside another one that is read-only and lacks its place: no server can make it there.
+func (w *worker) unmakeable(ctx context.Context, mounts []sdk.Mount) (at string, found bool, err error) {
+	for _, m := range mounts {
+		var outer sdk.Mount // the innermost around it
+		for _, o := range mounts {
+			if strings.HasPrefix(m.Path, o.Path+"/") && len(o.Path) > len(outer.Path) {
+				outer = o
+			}
+		}
+		if !outer.ReadOnly {
+			continue
+		}
+		there, err := w.store.IsDir(ctx, string(outer.Volume), strings.TrimPrefix(m.Path, outer.Path+"/"))
+		if err != nil || !there {
+			return m.Path, err == nil, err
+		}
+	}
+	return "", false, nil
+}
+
 // serverPoints are where servers mount what is theirs, whatever a container asks for: the kernel's file systems, and their own program (guardian's
 // /tmp/garden-init, Concourse's /tmp/gdn-init) and files of names (/etc/hosts, /etc/resolv.conf). The files a server makes itself, in a directory that is there.
 func serverPoints() []string { return []string{"/proc", "/sys", "/dev", "/tmp", "/etc"} }

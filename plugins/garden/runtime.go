@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/slipway-run/slipway/plugins/garden/internal/claim"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -28,8 +29,9 @@ func New(workers map[string]Config, opts Options) (*Runtime, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	r := &Runtime{workers: make(map[string]*worker, len(workers))}
+	pipes := claim.NewPipes()
 	for name, c := range workers {
-		w, err := newWorker(name, c, log.With("worker", name))
+		w, err := newWorker(name, c, pipes, log.With("worker", name))
 		if err != nil {
 			return nil, errors.Join(err, r.Close())
 		}

@@ -188,6 +188,7 @@ func TestStrictMounts(t *testing.T) {
 		"at-a-file":    {paths: []string{"/file"}, bad: true},
 		"below-a-file": {paths: []string{"/file/x"}, bad: true},
 		"in-a-circle":  {paths: []string{"/loop/x"}, bad: true},
+		"read-only":    {paths: []string{"/v/lacks/it", "/v"}, bad: true},
 	} {
 		t.Run(string(id), func(t *testing.T) {
 			check := x.unchanged(t)

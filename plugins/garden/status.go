@@ -21,7 +21,7 @@ func (w *worker) Status(ctx context.Context) (sdk.Status, error) {
 		return sdk.Status{}, err
 	}
 	s := sdk.Status{
-		Health: sdk.Healthy, Encodings: w.store.Encodings(), Zone: w.config.PeerZone,
+		Health: sdk.Healthy, Encodings: w.store.Encodings(), Zone: w.store.Zone(),
 		Capacity: sdk.Resources{Containers: int64(w.config.MaxContainers)},
 	}
 	var gardenErr, storeErr error

@@ -109,7 +109,7 @@ func (w *worker) PeerTicket(ctx context.Context, dst sdk.VolumeID, in sdk.Stream
 	return w.store.PeerTicket(ctx, dst, in)
 }
 
-// PeerSend has this worker's server send to another.
+// PeerSend sends to another worker of the zone.
 func (w *worker) PeerSend(ctx context.Context, src sdk.VolumeID, out sdk.StreamOut, ticket sdk.PeerTicket) error {
 	return w.store.PeerSend(ctx, src, out, ticket)
 }

@@ -49,7 +49,7 @@ type worker struct {
 // cleanup bounds what is done after a failure.
 const cleanup = time.Minute
 
-func newWorker(name string, c Config, log *slog.Logger) (*worker, error) {
+func newWorker(name string, c Config, pipes *claim.Pipes, log *slog.Logger) (*worker, error) {
 	c, err := c.check(name)
 	if err != nil {
 		return nil, err
@@ -66,9 +66,12 @@ func newWorker(name string, c Config, log *slog.Logger) (*worker, error) {
 	}); err != nil {
 		return nil, inWorker(name, err)
 	}
+	if c.Peers != "plugin" {
+		pipes = nil
+	}
 	if w.store, err = claim.New(claim.Config{
 		URL: c.Baggageclaim, ConnectTimeout: time.Duration(c.ConnectTimeout), RequestTimeout: time.Duration(c.RequestTimeout),
-		StreamTimeout: time.Duration(c.StreamTimeout), Imports: c.Imports, Zone: c.PeerZone, Log: log,
+		StreamTimeout: time.Duration(c.StreamTimeout), Imports: c.Imports, Zone: c.PeerZone, Pipes: pipes, Log: log,
 	}); err != nil {
 		return nil, inWorker(name, err)
 	}

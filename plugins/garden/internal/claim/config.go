@@ -27,7 +27,8 @@ type Config struct {
 	StreamTimeout  time.Duration // of a stream in which the server does nothing: 10 min; walking a big tree may take that long
 
 	Imports []string // absolute paths on the server below which volumes may be imported; none: nothing is
-	Zone    string   // servers of one zone reach each other; empty: no peers
+	Zone    string   // stores of one zone send to each other; empty: no peers
+	Pipes   *Pipes   // of this process, which then carries what they send; nil: servers of one zone reach each other
 	Log     *slog.Logger
 }
 

@@ -30,14 +30,11 @@ func (s *Store) Features(ctx context.Context) ([]sdk.Feature, error) {
 	if len(s.config.Imports) > 0 {
 		features = append(features, sdk.FeatureVolumeImport)
 	}
-	if s.config.Zone != "" {
-		peer, err := s.peerURL(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if peer != "" {
-			features = append(features, sdk.FeaturePeerStream)
-		}
+	switch _, err := s.peers(ctx); {
+	case err == nil:
+		features = append(features, sdk.FeaturePeerStream)
+	case !errors.Is(err, sdk.Unsupported):
+		return nil, err
 	}
 	if err := s.scratch(ctx, func(v Volume) error {
 		found, err := s.tarFeatures(ctx, v)

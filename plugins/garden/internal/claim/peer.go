@@ -23,12 +23,24 @@ type ticket struct {
 	URL string `json:"url"` // of the receiving volume's stream-in
 }
 
-// PeerTicket is that of [sdk.PeerStreamer]. The server has no tickets: this one is an address, good for as long as the volume is there.
+// Zone is what workers on this server name as theirs; empty: they have no peers.
+func (s *Store) Zone() string {
+	if s.config.Zone != "" && s.config.Pipes != nil {
+		return s.config.Pipes.Zone(s.config.Zone)
+	}
+	return s.config.Zone
+}
+
+// PeerTicket is that of [sdk.PeerStreamer]. The server has no tickets: unless this process carries the bytes, this one is an address, good for as long as the
+// volume is there.
 func (s *Store) PeerTicket(ctx context.Context, dst sdk.VolumeID, in sdk.StreamIn) (sdk.PeerTicket, error) {
 	none := sdk.PeerTicket{}
 	base, err := s.peers(ctx)
 	if err != nil {
 		return none, err
+	}
+	if s.config.Pipes != nil {
+		return s.pipeTicket(ctx, dst, in)
 	}
 	if err := sdk.CheckID(sdk.KindVolume, string(dst)); err != nil {
 		return none, err
@@ -46,7 +58,7 @@ func (s *Store) PeerTicket(ctx context.Context, dst sdk.VolumeID, in sdk.StreamI
 	}
 	defer unlock()
 	if v.State == sdk.VolumeSealed {
-		return none, sdk.NewFailedPrecondition(sdk.ReasonSealed, sdk.KindVolume, v.ID, "volume %q is sealed and takes no archive", v.ID)
+		return none, sealedAgainst(v)
 	}
 	known, err := s.linksOf(ctx, v)
 	if err != nil {
@@ -68,17 +80,20 @@ func (s *Store) PeerTicket(ctx context.Context, dst sdk.VolumeID, in sdk.StreamI
 	return sdk.PeerTicket{Protocol: peerProtocol, Zone: s.config.Zone, Data: data}, nil
 }
 
-// PeerSend is that of [sdk.PeerStreamer]. The server does not stop when ctx ends: it sends to the end, unless the receiving volume is
+// PeerSend is that of [sdk.PeerStreamer]. A server that sends to another does not stop when ctx ends: it sends to the end, unless the receiving volume is
 // destroyed before it begins.
 func (s *Store) PeerSend(ctx context.Context, src sdk.VolumeID, out sdk.StreamOut, t sdk.PeerTicket) error {
 	if _, err := s.peers(ctx); err != nil {
 		return err
 	}
+	if s.config.Pipes != nil {
+		return s.pipeSend(ctx, src, out, t)
+	}
 	if err := sdk.CheckID(sdk.KindVolume, string(src)); err != nil {
 		return err
 	}
 	if len(t.Data) > sdk.MaxTicketBytes {
-		return sdk.NewInvalid(sdk.ReasonTooLarge, "the ticket has %d bytes; at most %d are taken", len(t.Data), sdk.MaxTicketBytes)
+		return tooLargeTicket(t)
 	}
 	to, err := readTicket(t)
 	if err != nil {
@@ -101,7 +116,7 @@ func (s *Store) PeerSend(ctx context.Context, src sdk.VolumeID, out sdk.StreamOu
 	}
 	defer unlock()
 	if v.State != sdk.VolumeSealed {
-		return sdk.NewFailedPrecondition(sdk.ReasonNotSealed, sdk.KindVolume, v.ID, "volume %q cannot be sent before it is sealed", v.ID)
+		return notSealed(v)
 	}
 	if path != "" {
 		var isLink bool
@@ -153,13 +168,16 @@ func (s *Store) sendPeer(ctx context.Context, v Volume, path, encoding, to strin
 	return s.lost(ctx, v.ID, s.refused(what, a))
 }
 
-// peers gives where other servers reach this one, or Unsupported.
+// peers gives where other servers reach this one, or Unsupported. Where this process carries the bytes it is empty: nobody has to.
 func (s *Store) peers(ctx context.Context) (string, error) {
 	if err := ctx.Err(); err != nil {
 		return "", err
 	}
 	if s.config.Zone == "" {
 		return "", sdk.NewUnsupported(sdk.FeaturePeerStream)
+	}
+	if s.config.Pipes != nil {
+		return "", nil
 	}
 	base, err := s.peerURL(ctx)
 	if err == nil && base == "" {
@@ -188,4 +206,16 @@ func readTicket(t sdk.PeerTicket) (string, error) {
 		return "", bad
 	}
 	return data.URL, nil
+}
+
+func sealedAgainst(v Volume) error {
+	return sdk.NewFailedPrecondition(sdk.ReasonSealed, sdk.KindVolume, v.ID, "volume %q is sealed and takes no archive", v.ID)
+}
+
+func notSealed(v Volume) error {
+	return sdk.NewFailedPrecondition(sdk.ReasonNotSealed, sdk.KindVolume, v.ID, "volume %q cannot be sent before it is sealed", v.ID)
+}
+
+func tooLargeTicket(t sdk.PeerTicket) error {
+	return sdk.NewInvalid(sdk.ReasonTooLarge, "the ticket has %d bytes; at most %d are taken", len(t.Data), sdk.MaxTicketBytes)
 }

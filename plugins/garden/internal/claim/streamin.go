@@ -48,7 +48,7 @@ func (s *Store) streamIn(ctx context.Context, handle string, in sdk.StreamIn, r 
 	}
 	if v.State == sdk.VolumeSealed {
 		done()
-		return sdk.NewFailedPrecondition(sdk.ReasonSealed, sdk.KindVolume, handle, "volume %q is sealed and takes no archive", handle)
+		return sealedAgainst(v)
 	}
 	known, err := s.linksOf(streamCtx, v)
 	if err == nil {

@@ -21,15 +21,15 @@ import (
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 )
 
-// twoWorkers are workers "a" and "b", each on servers of its own, taking only steps that ask for the tag of that name.
-func twoWorkers(t testing.TB, zone string) (*config.Config, map[string]*gardentest.Servers) {
+// twoWorkers are workers "a" and "b", each on servers of its own, taking only steps that ask for the tag of that name. In a zone, peers says who carries.
+func twoWorkers(t testing.TB, zone, peers string) (*config.Config, map[string]*gardentest.Servers) {
 	t.Helper()
 	servers := make(map[string]*gardentest.Servers)
 	var workers []worker
 	for _, name := range []string{"a", "b"} {
 		servers[name] = gardentest.Start(t, gardentest.Options{})
 		s := settings(t, servers[name])
-		s.PeerZone = zone
+		s.PeerZone, s.Peers = zone, peers
 		workers = append(workers, worker{name: name, garden: s})
 	}
 	cfg := gardenConfig(t, workers...)
@@ -56,23 +56,24 @@ const gibibyte = 1 << 30
 // turns with the same by nothing but the servers' own calls. "ratio" is our time by theirs, of medians:
 //
 //   - relay: beside one server's stream piped into the other's, in the same encoding
+//   - plugin: beside the same, with the plugin's process carrying the bytes and not the host
 //   - peers: beside the first server being told to send to the other
 //
 // "ratio-cpu" is the same of the time on a processor that this process, the plugin and all servers took together: where these share two cores it is what the
 // other comes from, and other work on the machine leaves it as it is.
 func BenchmarkVolume(b *testing.B) {
-	b.Run("relay", func(b *testing.B) {
-		benchVolume(b, "", func(ctx context.Context, from, to *direct, src, dst string) error {
-			r, err := from.out(ctx, src, "zstd")
-			if err != nil {
-				return err
-			}
-			defer r.Close()
-			return to.in(ctx, dst, "zstd", r)
-		})
-	})
+	piped := func(ctx context.Context, from, to *direct, src, dst string) error {
+		r, err := from.out(ctx, src, "zstd")
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		return to.in(ctx, dst, "zstd", r)
+	}
+	b.Run("relay", func(b *testing.B) { benchVolume(b, "", "", piped) })
+	b.Run("plugin", func(b *testing.B) { benchVolume(b, "here", "plugin", piped) })
 	b.Run("peers", func(b *testing.B) {
-		benchVolume(b, "here", func(ctx context.Context, from, to *direct, src, dst string) error {
+		benchVolume(b, "here", "servers", func(ctx context.Context, from, to *direct, src, dst string) error {
 			url, err := to.peerURL(ctx, dst)
 			if err != nil {
 				return err
@@ -82,9 +83,9 @@ func BenchmarkVolume(b *testing.B) {
 	})
 }
 
-func benchVolume(b *testing.B, zone string, move func(ctx context.Context, from, to *direct, src, dst string) error) {
+func benchVolume(b *testing.B, zone, peers string, move func(ctx context.Context, from, to *direct, src, dst string) error) {
 	ctx := b.Context()
-	cfg, servers := twoWorkers(b, zone)
+	cfg, servers := twoWorkers(b, zone, peers)
 	h := openHost(b, cfg)
 	from, to := newDirect(b, servers["a"]), newDirect(b, servers["b"])
 	source, err := h.AddDir(ctx, "source", "bench", randomDir(b, gibibyte))
@@ -207,10 +208,10 @@ job "move" {
 }
 `
 	took := make(map[string]float64)
-	for _, way := range []struct{ name, zone string }{{"relay", ""}, {"peers", "here"}} {
+	for _, way := range []struct{ name, zone, peers string }{{"relay", "", ""}, {"plugin", "here", "plugin"}, {"peers", "here", "servers"}} {
 		b.Run(way.name, func(b *testing.B) {
 			var times []time.Duration
-			cfg, _ := twoWorkers(b, way.zone)
+			cfg, _ := twoWorkers(b, way.zone, way.peers)
 			h := openHost(b, cfg)
 			file := filepath.Join(b.TempDir(), "job.hcl")
 			write(b, file, job)
@@ -235,8 +236,8 @@ job "move" {
 			}
 			took[way.name] = median(times)
 			b.ReportMetric(took[way.name], "s")
-			if len(took) == 2 {
-				b.Logf(artifactTable, took["relay"], took["peers"])
+			if len(took) == 3 {
+				b.Logf(artifactTable, took["relay"], took["plugin"], took["peers"])
 			}
 		})
 	}
@@ -245,7 +246,8 @@ job "move" {
 const artifactTable = `
 a random file of 512 MiB, from the end of its producer to the start of its consumer
 Slipway, through the host (zstd, the default)   %5.1f s
-Slipway, peers of one zone                      %5.1f s
+Slipway, in one zone, through the plugin        %5.1f s
+Slipway, in one zone, servers to each other     %5.1f s
 Concourse, through web (gzip, the default)       14.2-18.6 s
 Concourse, through web, zstd / raw                3.4-5.4 / 3.3-4.8 s
 Concourse, peers, gzip / raw                     13.8-14.1 / 2.6-3.2 s`

@@ -84,7 +84,7 @@ func gardenHCL(workers ...worker) string {
 		fmt.Fprintf(&text, "worker %q {\n  plugin = \"garden\"\n  config {\n", w.name)
 		for name, value := range map[string]string{
 			"garden": w.garden.Garden, "baggageclaim": w.garden.Baggageclaim, "rootfs": w.garden.Rootfs, "architecture": w.garden.Architecture,
-			"peer_zone": w.garden.PeerZone,
+			"peer_zone": w.garden.PeerZone, "peers": w.garden.Peers,
 		} {
 			if value != "" {
 				fmt.Fprintf(&text, "    %s = %q\n", name, value)

@@ -1,0 +1,162 @@
+package claim
+
+import (
+	"context"
+	"crypto/rand"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/slipway-run/slipway/sdk"
+)
+
+// ticketLife is how long a ticket of [Pipes] works, as long as the contract allows.
+const ticketLife = 10 * time.Minute
+
+// Pipes lets the stores of one process send to each other through it: what one server sends is read here and handed on to the other, so that neither has to
+// reach the other and the host sees none of it. Everything that holds for an archive into a volume holds, for it is the same stream.
+type Pipes struct {
+	name string // of this process, different for each
+
+	mu      sync.Mutex
+	tickets map[string]pipeTicket
+}
+
+// pipeTicket is the right to send into one volume, once.
+type pipeTicket struct {
+	to      *Store
+	volume  sdk.VolumeID
+	in      sdk.StreamIn
+	expires time.Time
+}
+
+// NewPipes makes the pipes of a process.
+func NewPipes() *Pipes {
+	return &Pipes{name: rand.Text(), tickets: make(map[string]pipeTicket)}
+}
+
+// Zone is the zone of this process's workers that are in an operator's zone: workers of another process cannot be reached, so they must see another name.
+func (p *Pipes) Zone(zone string) string { return zone + "@" + p.name }
+
+func (p *Pipes) protocol() string { return "slipway-garden.pipe/" + p.name }
+
+func (p *Pipes) issue(t pipeTicket) string {
+	secret, now := rand.Text(), time.Now()
+	t.expires = now.Add(ticketLife)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for old, o := range p.tickets {
+		if now.After(o.expires) {
+			delete(p.tickets, old)
+		}
+	}
+	p.tickets[secret] = t
+	return secret
+}
+
+// redeem takes a ticket, which works once.
+func (p *Pipes) redeem(secret string) (pipeTicket, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t, ok := p.tickets[secret]
+	delete(p.tickets, secret)
+	if !ok || time.Now().After(t.expires) {
+		return pipeTicket{}, sdk.NewInvalid(sdk.ReasonSpec, "the ticket is not known, was used, or is older than %v; ask for another one", ticketLife)
+	}
+	return t, nil
+}
+
+// pipeTicket makes a ticket for a volume of this store.
+func (s *Store) pipeTicket(ctx context.Context, dst sdk.VolumeID, in sdk.StreamIn) (sdk.PeerTicket, error) {
+	none := sdk.PeerTicket{}
+	if err := sdk.CheckID(sdk.KindVolume, string(dst)); err != nil {
+		return none, err
+	}
+	var err error
+	if in.Encoding, err = pipeEncoding(in.Encoding); err != nil {
+		return none, err
+	}
+	if _, err := insidePath(in.Path); err != nil {
+		return none, err
+	}
+	unlock, v, err := s.share(ctx, string(dst))
+	if err != nil {
+		return none, err
+	}
+	defer unlock()
+	if v.State == sdk.VolumeSealed {
+		return none, sealedAgainst(v)
+	}
+	pipes := s.config.Pipes
+	secret := pipes.issue(pipeTicket{to: s, volume: dst, in: in})
+	return sdk.PeerTicket{Protocol: pipes.protocol(), Zone: s.Zone(), Data: []byte(secret)}, nil
+}
+
+// pipeSend sends a volume of this store to where the ticket says.
+func (s *Store) pipeSend(ctx context.Context, src sdk.VolumeID, out sdk.StreamOut, t sdk.PeerTicket) error {
+	pipes := s.config.Pipes
+	if t.Protocol != pipes.protocol() || t.Zone != s.Zone() {
+		return &sdk.Error{Class: sdk.Unsupported, Feature: sdk.FeaturePeerStream,
+			Message: "the ticket is of another zone, or of another process of the plugin; stream through the host"}
+	}
+	if err := sdk.CheckID(sdk.KindVolume, string(src)); err != nil {
+		return err
+	}
+	if len(t.Data) > sdk.MaxTicketBytes {
+		return tooLargeTicket(t)
+	}
+	var err error
+	if out.Encoding, err = pipeEncoding(out.Encoding); err != nil {
+		return err
+	}
+	if _, err := insidePath(out.Path); err != nil {
+		return err
+	}
+	unlock, v, err := s.share(ctx, string(src))
+	if err != nil {
+		return err
+	}
+	unlock() // what is sealed stays so, and a reader does not keep a volume from being destroyed
+	if v.State != sdk.VolumeSealed {
+		return notSealed(v)
+	}
+	to, err := pipes.redeem(string(t.Data))
+	if err != nil {
+		return err
+	}
+	if out.Encoding != to.in.Encoding {
+		return sdk.NewInvalid(sdk.ReasonEncoding, "the ticket is for the encoding %s, not %s", to.in.Encoding, out.Encoding)
+	}
+	return s.pipe(ctx, src, out, to)
+}
+
+// pipeEncoding is the encoding between the servers, which speak no raw.
+func pipeEncoding(encoding string) (string, error) {
+	encoding, err := checkEncoding(encoding)
+	if encoding == sdk.EncodingRaw {
+		encoding = encodingZstd
+	}
+	return encoding, err
+}
+
+// pipe is both ends of a stream. It returns when both have ended, and with the receiver's error, which is the sender's where that one failed.
+func (s *Store) pipe(ctx context.Context, src sdk.VolumeID, out sdk.StreamOut, to pipeTicket) error {
+	r, w := io.Pipe()
+	sending, stop := context.WithCancel(ctx)
+	defer stop()
+	sent := make(chan error, 1)
+	go func() {
+		err := s.StreamOut(sending, src, out, w)
+		w.CloseWithError(err) // nil is the end
+		sent <- err
+	}()
+	err := to.to.StreamIn(ctx, to.volume, to.in, r)
+	if err != nil {
+		stop() // a sender that waits for its server
+	}
+	r.CloseWithError(io.ErrClosedPipe) // or for the receiver
+	if failed := <-sent; err == nil {
+		err = failed
+	}
+	return err
+}
