@@ -50,11 +50,15 @@ func TestReleases(t *testing.T) {
 
 // lastRelease is the commit of the last release and what to call it. Its tag says so; in a clone without tags the commit that brought the
 // last release's session does, which every release has. Before the first release it is the last commit: nobody relies on anything older,
-// and what finds, builds and runs a release is tried all the same.
+// and what finds, builds and runs a release is tried all the same. No commit: there is none, and the programs of today do.
 func lastRelease(t *testing.T) (commit, name string) {
 	t.Helper()
 	if _, err := git(t, nil, "rev-parse", "--verify", "HEAD"); err != nil {
-		testkit.Lacking(t, "%v (clone the repository: only its history has what was released)", err)
+		if released, _ := filepath.Glob("../../sdk/proto/sessions/v[0-9]*.[0-9]*.[0-9]*.txt"); released != nil {
+			testkit.Lacking(t, "%v (clone the repository: only its history has what was released)", err)
+		}
+		t.Logf("nothing is released yet, and there is no last commit either (%v): the programs of today stand in", err)
+		return "", ""
 	}
 	if tag, err := git(t, nil, "describe", "--tags", "--abbrev=0", "--match", "v[0-9]*"); err == nil {
 		return tag, tag
