@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -243,7 +244,7 @@ func TestDamagedBlobBesideAReplica(t *testing.T) {
 // Where no source is left the error names each, and why; what a destination refuses is asked of no other source.
 func TestNoSourceIsLeft(t *testing.T) {
 	t.Parallel()
-	refuse := false
+	var refuse atomic.Bool // a source that was given up may still look
 	o := &hooked{Runtime: newMemory(t, "a", "b", "c")}
 	h := openHost(t, o, Options{}, "a", "b", "c")
 	a, r := onA(t, h, "data")
@@ -252,22 +253,22 @@ func TestNoSourceIsLeft(t *testing.T) {
 	}
 	o.hook = func(_ context.Context, call, worker string, _ int, real func() error) error {
 		switch {
-		case call == "stream-in" && refuse:
+		case call == "stream-in" && refuse.Load():
 			return sdk.NewInternal(nil, "its disk is full of holes")
-		case call == "stream-out" && worker == "a" && !refuse:
+		case call == "stream-out" && worker == "a" && !refuse.Load():
 			return sdk.NewNotFound(sdk.KindVolume, string(r.volume))
-		case call == "stream-out" && worker == "c" && !refuse:
+		case call == "stream-out" && worker == "c" && !refuse.Load():
 			return sdk.NewInternal(nil, "the disk is damaged")
 		}
 		return real()
 	}
-	refuse = true
+	refuse.Store(true)
 	before := o.calls("stream-in")
 	_, err := h.replicate(t.Context(), a, mustWorker(t, h, "b"), nil)
 	if side, ok := errors.AsType[*stream.SideError](err); !ok || side.Side != stream.Destination || o.calls("stream-in") != before+1 {
 		t.Errorf("after %d streams: %v", o.calls("stream-in")-before, err)
 	}
-	refuse = false
+	refuse.Store(false)
 	damageBlob(t, h, a)
 	_, err = h.replicate(t.Context(), a, mustWorker(t, h, "b"), nil)
 	derr := h.DownloadDir(t.Context(), a, filepath.Join(t.TempDir(), "out"), false)
