@@ -95,7 +95,7 @@ func (a *app) explainJob(c *cobra.Command, file string, only, flags []string) er
 	for i := range j.Steps {
 		names = append(names, j.Steps[i].Name)
 	}
-	if err := among(only, names, "job "+j.Name); err != nil {
+	if err := among(only, names, "job "+j.Name, "slipway explain "+file); err != nil {
 		return err
 	}
 	return a.withBackend(c.Context(), readyTime, func(b backend) error {
@@ -176,17 +176,17 @@ func (a *app) explainRun(c *cobra.Command, run string, only []string) (err error
 		all = append(all, explained{step, p})
 		names = append(names, step)
 	}
-	if err := among(only, names, "run "+run); err != nil {
+	if err := among(only, names, "run "+run, "slipway explain "+run); err != nil {
 		return err
 	}
 	return a.writeExplained(slices.DeleteFunc(all, func(e explained) bool { return len(only) > 0 && !slices.Contains(only, e.step) }))
 }
 
 // among refuses names of steps that there are not.
-func among(only, names []string, of string) error {
+func among(only, names []string, of, lists string) error {
 	for _, o := range only {
 		if !slices.Contains(names, o) {
-			return usageError{fmt.Errorf("%s has no step %s: it has %s", of, o, strings.Join(names, ", "))}
+			return usageError{fmt.Errorf("%s has no step %s: %s", of, o, host.Choices(o, names, "it has", lists))}
 		}
 	}
 	return nil
