@@ -26,7 +26,7 @@ func nearNames(name string, known []string) []string {
 	if name == "" {
 		return nil
 	}
-	slips := min(2, len(name)/3)
+	slips := min(2, len(name)/2)
 	type candidate struct {
 		name string
 		off  int

@@ -22,7 +22,7 @@ func TestChoices(t *testing.T) {
 		{"nope", many, "there are run-300, run-299, run-298, run-297, run-296 and 295 more; slipway ps lists them"},
 		{"", many, "there are run-300, run-299, run-298, run-297, run-296 and 295 more; slipway ps lists them"},
 		{"run-12", many, "did you mean run-129, run-128, run-127, run-126, run-125? slipway ps lists all 300"},
-		{"rum-x17", append(many[:290:290], "build-a"), "did you mean run-117, run-217? slipway ps lists all 291"},
+		{"rum-x17", append(many[:290:290], "build-a"), "did you mean run-217, run-117, run-017? slipway ps lists all 291"},
 		{"biuld", []string{"a", "b", "c", "d", "e", "build"}, "did you mean build? slipway ps lists all 6"},
 	} {
 		if got := Choices(c.name, c.known, "there are", "slipway ps"); got != c.want {

@@ -67,18 +67,19 @@ func TestWorkerOrders(t *testing.T) {
 // TestUncordonWithoutAWorker: what a worker was told is taken back also while the configuration has it not, and whoever does so learns that it takes no work.
 func TestUncordonWithoutAWorker(t *testing.T) {
 	t.Parallel()
-	const plugin = "plugin \"memory\" { command = \"slipway-memory\" }\n"
-	p := newPlace(t).write(map[string]string{
-		"with.hcl":    plugin + "worker \"left\" { plugin = \"memory\" }\n",
+	p := newPlace(t)
+	plugin := "plugin \"memory\" {\n  command = \"slipway-memory\"\n  config { world = \"unix:" + p.world() + "\" }\n}\n"
+	p.write(map[string]string{
+		"with.hcl":    plugin + "worker \"m\" { plugin = \"memory\" }\n",
 		"without.hcl": plugin + "worker \"right\" { plugin = \"memory\" }\n",
 		"job.hcl":     "job \"j\" {\n  step \"s\" {\n    caches = [\"c\"]\n    run { path = \"true\" }\n  }\n}\n",
 	})
 	p.run("--state", "st", "--config", "with.hcl", "run", "job.hcl").wants(0)
-	p.run("--state", "st", "--config", "with.hcl", "workers", "cordon", "left").wants(0)
-	p.run("--state", "st", "--config", "without.hcl", "workers", "cordon", "left").wants(codeUsage).says(`the configuration has no worker "left"`)
-	p.run("--state", "st", "--config", "without.hcl", "workers", "uncordon", "left").wants(0).
+	p.run("--state", "st", "--config", "with.hcl", "workers", "cordon", "m").wants(0)
+	p.run("--state", "st", "--config", "without.hcl", "workers", "cordon", "m").wants(codeUsage).says(`the configuration has no worker "m"`)
+	p.run("--state", "st", "--config", "without.hcl", "workers", "uncordon", "m").wants(0).
 		says("it takes no new work yet: the configuration has no worker of this name", "put it back")
-	if r := p.run("--state", "st", "--config", "with.hcl", "workers").wants(0); !strings.Contains(r.out, "left    healthy") {
+	if r := p.run("--state", "st", "--config", "with.hcl", "workers").wants(0); !strings.Contains(r.out, "m       healthy") {
 		t.Errorf("workers:\n%s", r.out)
 	}
 }
