@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,34 @@ type ArtifactReport struct {
 	Used   time.Time // when it was last; zero: unknown
 	// Expires is when it goes, or may where it is in use then; zero: its owner decides.
 	Expires time.Time
-	Places  []string // where its content is: workers, and "host" for the state directory; none: nowhere, it can only be removed
+	Invalid time.Time // since when a cache is not what its key stands for any more; zero: it is
+	Places  []string  // where its content is: workers, and "host" for the state directory; none: nowhere, it can only be removed
+}
+
+// CacheKind is who keeps a cache.
+type CacheKind string
+
+// The kinds of caches.
+const (
+	ResourceCache CacheKind = "resource" // whoever asks for it by its key: see CacheRequest
+	TaskCache     CacheKind = "task"     // a step, for its next run
+)
+
+// Cache gives what kind of cache an artifact is, and its key as those who use it know it: of a task its scope, step and path. It is none, or no more, where ok is false.
+func (r ArtifactReport) Cache() (kind CacheKind, key string, ok bool) {
+	before, escaped, _ := strings.Cut(r.Key, ":")
+	kind = CacheKind(before)
+	if kind != ResourceCache && kind != TaskCache {
+		return "", "", false
+	}
+	_, escaped, _ = strings.Cut(escaped, "/") // its team
+	parts := strings.Split(escaped, "/")
+	for i, p := range parts {
+		if text, err := url.PathUnescape(p); err == nil {
+			parts[i] = text
+		}
+	}
+	return kind, strings.Join(parts, "/"), true
 }
 
 // ArtifactFilter selects artifacts; a zero field selects all.
@@ -57,7 +85,7 @@ func (h *Host) Artifacts(ctx context.Context, f ArtifactFilter) ([]ArtifactRepor
 
 func (h *Host) describe(row store.Artifact, volumes []store.Volume) ArtifactReport {
 	r := ArtifactReport{Artifact: Artifact{ID: row.ID, Name: row.Name}, Owner: row.Owner, Team: row.Team, Key: row.Key, Source: row.Source,
-		Bytes: row.Bytes, Made: row.CreatedAt, Used: row.UsedAt}
+		Bytes: row.Bytes, Made: row.CreatedAt, Used: row.UsedAt, Invalid: row.InvalidAt}
 	if row.Owner == "" {
 		r.Expires = row.ExpiresAt
 	}

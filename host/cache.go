@@ -28,7 +28,7 @@ type Cache struct {
 
 // TaskCacheKey is the key of what a step keeps at a path from run to run. Scope is what the runs have in common, such as the job's name.
 func TaskCacheKey(team, scope, step, path string) string {
-	return cacheKey("task", team, scope, step, path)
+	return cacheKey(string(TaskCache), team, scope, step, path)
 }
 
 func cacheKey(kind string, parts ...string) string {

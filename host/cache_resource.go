@@ -105,7 +105,7 @@ func (h *Host) InvalidateCache(ctx context.Context, team, key string) error {
 	})
 }
 
-func resourceCacheKey(team, key string) string { return cacheKey("resource", team, key) }
+func resourceCacheKey(team, key string) string { return cacheKey(string(ResourceCache), team, key) }
 
 // register puts an artifact under a key, unless may says why not. What was there and is valid still gives way: its content is not to be had.
 func (h *Host) register(ctx context.Context, a *Artifact, key string, req CacheRequest, may func(store.Artifact) error) error {

@@ -194,7 +194,7 @@ func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequ
 			return nil, err
 		}
 		if tooBig != nil {
-			h.log.Warn("the caches of a container begin empty, since with their contents it would need more volumes than any worker may have", "owner", owner, "error", tooBig)
+			h.log.Warn("the caches of a container begin empty: with their contents it needs more volumes than any worker may have that takes it now; the error tells of each worker", "owner", owner, "error", tooBig)
 			tooBig = nil
 		}
 		req.tell(Event{Kind: EventPlaced, Worker: where.Worker})

@@ -87,7 +87,7 @@ func (h *Host) starts(p *Process) (followed func()) {
 
 func (p *Process) followInto(ctx context.Context) Outcome {
 	var out *spool.Writer
-	err := untilStored(ctx, p.tellPaused, func() (err error) { // what was started is not given up for that
+	err := untilStored(ctx, p.h.dir, whileRunning, p.tellPaused, func() (err error) { // what was started is not given up for that
 		out, err = p.h.spool.Writer(p.id)
 		return err
 	})
@@ -177,7 +177,7 @@ func (p *Process) followToEnd(ctx context.Context, out *spool.Writer) Outcome {
 			p.h.log.Error("following failed; trying again", "process", p.id, "error", err)
 		}
 		if !errors.Is(err, sdk.ReasonPluginGone) || !p.worker.endsWithPlugin() { // else it is lost, as is said once its worker is seen again
-			p.tellPaused(err)
+			p.tellPaused(p.h.pausedBy(err))
 		}
 		_ = b.wait(pctx, err) // if that has ended, the loop's head says so
 	}

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -424,67 +423,6 @@ func TestSettleChildrenFirst(t *testing.T) {
 	defer mu.Unlock()
 	if len(order) != 2 || order[0] == parent {
 		t.Errorf("parent %s, destroyed in the order %q", parent, order)
-	}
-}
-
-// A full disk is cleaned up, and takes no worker away.
-func TestFullDisk(t *testing.T) {
-	if os.Getuid() != 0 {
-		testkit.Lacking(t, "root, to mount a small tmpfs")
-	}
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16777216,mode=0700"); err != nil {
-		testkit.Lacking(t, "the right to mount a small tmpfs: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Error(err)
-		}
-	})
-	o := &hooked{Runtime: newMemory(t, "m")}
-	h := openHost(t, o, Options{StateDir: dir}, "m")
-	var cs []*Container
-	for _, owner := range []string{"a", "b", "c"} {
-		c, err := h.Container(t.Context(), owner, ContainerRequest{Outputs: []Output{{"o", "o"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		cs = append(cs, c)
-	}
-	f, err := os.Create(filepath.Join(dir, "other"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for block := make([]byte, 64<<10); ; {
-		if _, err := f.Write(block); err != nil {
-			break
-		}
-	}
-	for i := 0; ; i++ { // until the store is full too
-		err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error {
-			return tx.PutRun(store.Run{ID: "x" + string(rune('a'+i%26)) + string(rune('a'+i/26)), Job: make([]byte, 10_000)})
-		})
-		if errors.Is(err, store.ErrFull) {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i, c := range cs {
-		if err := c.Destroy(testkit.Context(t)); err != nil {
-			t.Errorf("destroying container %d on a full disk: %v", i, err)
-		}
-	}
-	w, _ := h.worker("m")
-	for range 2 { // when the second one begins, the first one is over
-		before := o.calls("status")
-		w.lookNow()
-		testkit.Until(t, "it is looked at", func() bool { return o.calls("status") > before })
-	}
-	if r := h.Workers()[0]; !r.Up {
-		t.Errorf("the full disk took the worker away: %s", r.Why)
 	}
 }
 

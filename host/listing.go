@@ -64,13 +64,11 @@ func volumesIn(ctx context.Context, st *store.Store, worker string) ([]VolumeInf
 	return out, err
 }
 
-// Containers is Host.Containers.
-func (r *Records) Containers(ctx context.Context, ownerPrefix string) ([]ContainerInfo, error) {
-	return containersIn(ctx, r.store, ownerPrefix)
+// Containers is Host.Containers and Host.Waiting. Nobody waits where there is no host.
+func (r *Records) Containers(ctx context.Context, ownerPrefix string) ([]ContainerInfo, []*Explanation, error) {
+	list, err := containersIn(ctx, r.store, ownerPrefix)
+	return list, nil, err
 }
-
-// Waiting is Host.Waiting. Nobody waits where there is no host.
-func (r *Records) Waiting(context.Context, string) ([]*Explanation, error) { return nil, nil }
 
 // Runs lists the runs that are remembered, the oldest first. None is told to be running: that only the host knows that runs it.
 func (r *Records) Runs(ctx context.Context) ([]RunInfo, error) {

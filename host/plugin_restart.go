@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -50,7 +49,7 @@ func (h *Host) noPlugin(name string) error {
 	}
 	message := fmt.Sprintf("there is no plugin %q: this host has none", name)
 	if len(names) > 0 {
-		message = fmt.Sprintf("there is no plugin %q: those of this host are %s", name, strings.Join(names, ", "))
+		message = fmt.Sprintf("there is no plugin %q: %s", name, Choices(name, names, "those of this host are", "slipway plugins"))
 	}
 	return &sdk.Error{Class: sdk.NotFound, ID: name, Message: message}
 }

@@ -2,7 +2,10 @@ package host
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/slipway-run/slipway/host/store"
@@ -43,4 +46,44 @@ func (h *Host) watchRoom() {
 			return
 		}
 	}
+}
+
+// lacksRoom tells whether something failed because the disk of the state directory is full, or the share of it that this user may have.
+func lacksRoom(err error) bool {
+	return errors.Is(err, store.ErrFull) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// What a full disk means for work that has begun, until there is room again.
+const (
+	whileRunning = "the command is not lost: what it writes is kept on its worker, as much as that holds, and comes once there is room"
+	whileSealing = "the command has ended and nothing is lost: what it made stays on its worker, and is taken once there is room"
+)
+
+// noRoomError says why work that has begun does not go on, what that means for it, and what to do. It is for people who watch the work.
+type noRoomError struct {
+	dir       string // the state directory
+	meanwhile string // what becomes of the work until there is room
+	err       error
+}
+
+func (e *noRoomError) Error() string {
+	why := e.err.Error()
+	if errors.Is(e.err, store.ErrFull) { // whose words are for what is given up, and say the same
+		why = "nothing new can be written into its database"
+	}
+	return fmt.Sprintf("the disk of the state directory %s is full: make room on it, and this goes on by itself; %s (%s)", absolute(e.dir), e.meanwhile, why)
+}
+
+func (e *noRoomError) Unwrap() error { return e.err }
+
+// pausedBy is the reason why following a process pauses, as it is told to people: what failed on this machine alone says so.
+func (h *Host) pausedBy(err error) error {
+	var local localError
+	switch {
+	case !errors.As(err, &local):
+		return err
+	case lacksRoom(err):
+		return &noRoomError{h.dir, whileRunning, err}
+	}
+	return fmt.Errorf("its output cannot be kept on this machine, which is tried again; the command is not lost: %w", err)
 }

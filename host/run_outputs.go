@@ -25,7 +25,7 @@ func (r *run) takeOutputs(ctx context.Context) (map[string]string, error) {
 			continue
 		}
 		if ctx.Err() != nil { // whoever asked for it is not told that all went well
-			errs = append(errs, fmt.Errorf("output %q: %w", o.Name, errInterrupted))
+			errs = append(errs, fmt.Errorf("output %q: %w", o.Name, r.endedBy(ctx)))
 			continue
 		}
 		a, err := r.artifact(ctx, o.From)

@@ -225,7 +225,7 @@ job "partly" {
 	checkEmpty(t, h)
 }
 
-// TestRunEndings: a timeout and an interrupt end a step, which is told to end first, and leave nothing.
+// TestRunEndings: a timeout, an interrupt and an abort end a step, which is told to end first unless it is killed, and leave nothing. The step tells which of them it was.
 func TestRunEndings(t *testing.T) {
 	t.Parallel()
 	text := func(extra string) string {
@@ -244,23 +244,32 @@ job "endless" {
 	for _, c := range []struct {
 		name, extra string
 		interrupt   bool
+		cause       error
+		kill        bool
 		want        StepState
+		says        string
 	}{
-		{"timeout", `timeout = "300ms"`, false, StepTimedOut},
-		{"interrupt", "", true, StepAborted},
+		{"timeout", `timeout = "300ms"`, false, nil, false, StepTimedOut, "300ms"},
+		{"interrupt", "", true, nil, false, StepAborted, "the run was interrupted"},
+		{"abort", "", true, ErrRunAborted, false, StepAborted, "the run was aborted"},
+		{"kill", "", true, nil, true, StepAborted, "the run was aborted"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			h := openHost(t, newMemory(t, "m"), Options{}, "m")
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
 			var p *Process
-			res, err := h.Run(ctx, RunRequest{Job: parseJob(t, text(c.extra)), Events: func(e Event) {
+			kill := make(chan struct{})
+			res, err := h.Run(ctx, RunRequest{Job: parseJob(t, text(c.extra)), Kill: kill, Events: func(e Event) {
 				if e.Kind == EventStarted {
 					p = e.Process
 					awaitText(t, p, "here") // its timeout counts from when this returns
 					if c.interrupt {
-						cancel()
+						cancel(c.cause)
+					}
+					if c.kill {
+						close(kill)
 					}
 				}
 			}})
@@ -270,7 +279,10 @@ job "endless" {
 			if got := res.Steps[0].State; got != c.want {
 				t.Errorf("state %s, want %s (%v)", got, c.want, res.Steps[0].Err)
 			}
-			if out := output(t, p); out != "here\ntold\n" {
+			if err := res.Steps[0].Err; err == nil || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("it says %v, want %q", err, c.says)
+			}
+			if out := output(t, p); out != "here\ntold\n" && !c.kill {
 				t.Errorf("output %q", out)
 			}
 			checkEmpty(t, h)

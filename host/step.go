@@ -20,9 +20,6 @@ type errTimeout struct{ after time.Duration }
 
 func (e errTimeout) Error() string { return fmt.Sprintf("its timeout of %s has passed", e.after) }
 
-// errInterrupted is why a step is aborted when the run's context has ended.
-var errInterrupted = errors.New("the run was interrupted")
-
 // step runs one step to its end: again on another worker each time that it is lost, as often as the job lets it. It always gives a result.
 func (r *run) step(ctx context.Context, s *job.Step) StepResult {
 	if err := r.awaitNeeds(ctx, s); err != nil {
@@ -30,7 +27,7 @@ func (r *run) step(ctx context.Context, s *job.Step) StepResult {
 	}
 	done, err := r.turn(ctx, s)
 	if err != nil {
-		return StepResult{Step: s.Name, State: StepAborted, Err: errInterrupted}
+		return StepResult{Step: s.Name, State: StepAborted, Err: r.endedBy(ctx)}
 	}
 	defer done()
 	lostOn := make(map[string]string)
@@ -141,7 +138,7 @@ func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string
 		res.State = StepFailed
 		return res
 	}
-	outputs, err := c.Seal(ctx)
+	outputs, err := r.seal(ctx, c, observe)
 	if err != nil {
 		r.destroy(ctx, c)
 		return r.failed(ctx, res, err)
@@ -164,7 +161,7 @@ func (r *run) awaitNeeds(ctx context.Context, s *job.Step) error {
 		select {
 		case <-r.done[need]:
 		case <-ctx.Done():
-			return errInterrupted
+			return r.endedBy(ctx)
 		}
 		r.mu.Lock()
 		state := r.results[need].State
@@ -290,7 +287,7 @@ func (r *run) await(ctx context.Context, c *Container, p *Process, timeout time.
 	case <-passed:
 		why = errTimeout{timeout}
 	case <-ctx.Done():
-		why = errInterrupted
+		why = r.endedBy(ctx)
 	}
 	if why != nil && errors.Is(r.abort(ctx, c, p, why), ErrEnded) { // its end is stored and counts; following it ends soon
 		ctx, cancel := r.h.cleanup(ctx)
@@ -309,64 +306,6 @@ func (r *run) await(ctx context.Context, c *Container, p *Process, timeout time.
 	default:
 		return Outcome{Err: why}, why
 	}
-}
-
-func (r *run) abort(ctx context.Context, c *Container, p *Process, why error) error {
-	ctx, cancel := r.h.undoing(ctx, r.req.Grace+cleanupTime)
-	defer cancel()
-	hurry, stop := context.WithCancel(ctx)
-	defer stop()
-	if r.req.Kill != nil {
-		watched := make(chan struct{})
-		defer func() { <-watched }()
-		defer stop()
-		go func() {
-			defer close(watched)
-			select {
-			case <-r.req.Kill:
-				stop()
-			case <-hurry.Done():
-			}
-		}()
-	}
-	err := p.Abort(ctx, hurry, c, why, r.req.Grace)
-	if err != nil && !errors.Is(err, ErrEnded) {
-		r.h.log.Warn("aborting a step left something behind", "owner", c.owner, "error", err)
-	}
-	return err
-}
-
-func (r *run) destroy(ctx context.Context, c *Container) {
-	if r.h.ctx.Err() != nil {
-		return // the step goes on when the run is resumed
-	}
-	ctx, cancel := r.h.cleanup(ctx)
-	defer cancel()
-	if err := c.Destroy(ctx); err != nil {
-		r.h.log.Warn("a step's container stays until its worker is back", "owner", c.owner, "error", err)
-	}
-}
-
-// failed gives the result of a step that did not come to an end of its own.
-func (r *run) failed(ctx context.Context, res StepResult, err error) StepResult {
-	var lost *LostError
-	var aborted *AbortedError
-	res.Err = err
-	switch {
-	case errors.As(err, new(errTimeout)):
-		res.State = StepTimedOut
-	case errors.Is(err, errInterrupted), ctx.Err() != nil:
-		res.State, res.Err = StepAborted, errInterrupted
-	case errors.As(err, &lost):
-		res.State = StepLost
-	case errors.As(err, &aborted) && aborted.Timeout > 0: // by an earlier host, or by this one before the run was resumed
-		res.State, res.Err = StepTimedOut, errTimeout{aborted.Timeout}
-	case errors.As(err, &aborted):
-		res.State = StepAborted
-	default:
-		res.State = StepErrored
-	}
-	return res
 }
 
 // Summary says in one line how a step ended.

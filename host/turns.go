@@ -233,11 +233,8 @@ func FilesExhausted(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// errFiles and errRoom are why something waits that would have failed so.
-var (
-	errFiles = errors.New("too many files are open: it goes on when others are closed; let slipway open more (ulimit -n), or run fewer steps at a time (--parallel)")
-	errRoom  = errors.New("the disk of the state directory is full: it goes on when there is room")
-)
+// errFiles is why something waits that would have failed for want of files.
+var errFiles = errors.New("too many files are open: it goes on when others are closed; let slipway open more (ulimit -n), or run fewer steps at a time (--parallel)")
 
 // untilFiles does something again for as long as it fails for want of files, and has waits told so before each time. The error is that of the last time once ctx has ended.
 func untilFiles(ctx context.Context, waits func(error), do func() error) error {
@@ -249,14 +246,14 @@ func untilFiles(ctx context.Context, waits func(error), do func() error) error {
 	})
 }
 
-// untilStored is untilFiles for what makes files itself, and so waits for room on the disk, too.
-func untilStored(ctx context.Context, waits func(error), do func() error) error {
+// untilStored is untilFiles for what writes into the state directory, dir, and so waits for room on its disk, too. Meanwhile says what becomes of the work until then.
+func untilStored(ctx context.Context, dir, meanwhile string, waits func(error), do func() error) error {
 	return until(ctx, waits, do, func(err error) error {
 		switch {
 		case FilesExhausted(err):
 			return errFiles
-		case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-			return errRoom
+		case lacksRoom(err):
+			return &noRoomError{dir, meanwhile, err}
 		}
 		return nil
 	})

@@ -152,7 +152,7 @@ func TestWaitsForRoom(t *testing.T) {
 	full := &fs.PathError{Op: "open", Path: "x", Err: syscall.ENOSPC}
 	for _, passing := range []error{full, &fs.PathError{Op: "open", Path: "x", Err: syscall.EDQUOT}, syscall.EMFILE} {
 		waited, tries := 0, 0
-		err := untilStored(t.Context(), func(error) { waited++ }, func() error {
+		err := untilStored(t.Context(), "dir", whileRunning, func(error) { waited++ }, func() error {
 			if tries++; tries < 3 {
 				return passing
 			}

@@ -93,7 +93,7 @@ func (r *rooms) end(id string, err error) {
 	f.err, f.until = err, time.Now().Add(f.next.within(maxCopyPause, err))
 }
 
-// passed notes what a look at all who wait has found.
+// passed notes what was found when all who wait for room were looked at.
 func (r *rooms) passed(keep map[string]bool, again time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -107,7 +107,7 @@ func (r *rooms) kept(id string) bool {
 	return r.keep[id]
 }
 
-// nextLook is when to look for room though nothing has changed; the zero time: not. Failures that are long over are forgotten.
+// nextLook is when to look for room though nothing has changed; the zero time means that nothing is due. Failures that are long over are forgotten.
 func (r *rooms) nextLook() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,7 +126,7 @@ func (r *rooms) nextLook() time.Time {
 	return at
 }
 
-// roomOnDisk has what could not be copied for want of room on the host's disk tried again: there may be some now.
+// roomOnDisk has everything tried again that could not be copied because the host's disk had no room: it may have some now.
 func (h *Host) roomOnDisk() {
 	r := &h.rooms
 	r.mu.Lock()
@@ -142,7 +142,8 @@ func (h *Host) roomOnDisk() {
 	}
 }
 
-// copyAway begins to copy what has to be before it can go from a worker. Those that come after the one who waits leave all of it alone.
+// copyAway begins to copy everything that has to be somewhere else before it can go from a worker. While one caller waits for these copies, later callers do not begin them
+// again.
 func (p *roomPass) copyAway(who pool.Waiter, worker string, chosen []candidate, wants map[string]bool) {
 	p.take(worker, slices.Clone(chosen))
 	var names []string
@@ -154,7 +155,7 @@ func (p *roomPass) copyAway(who pool.Waiter, worker string, chosen []candidate, 
 		names = append(names, c.artifact.Name)
 		if !c.copying && p.h.rooms.begin(c.artifact.ID) {
 			c := c
-			if err := p.h.spawn(func() { p.h.copyOff(c, p.short) }); err != nil { // the host closes
+			if err := p.h.spawn(func() { p.h.copyOff(c, p.short) }); err != nil { // no goroutine is begun any more, because the host closes
 				p.h.rooms.end(c.artifact.ID, err)
 			}
 		}
@@ -169,11 +170,11 @@ func isOrAre(names []string) string {
 	return list(names) + " are being"
 }
 
-// copyOff copies what a replica has to somewhere else, not to the workers that are short of room, and has room looked for again.
+// copyOff copies the content of a replica to somewhere else, but not to a worker that is itself short of room. Afterwards it has room looked for again.
 func (h *Host) copyOff(c candidate, short map[string]bool) {
 	a := &Artifact{ID: c.artifact.ID, Name: c.artifact.Name}
 	where, err := hostSource, h.keepOnDisk(h.ctx, a, c.row.Bytes)
-	if sdk.IsNotFound(err, KindArtifact) { // removed meanwhile
+	if sdk.IsNotFound(err, KindArtifact) { // it was removed meanwhile
 		where, err = "nowhere", nil
 	}
 	if err != nil && h.ctx.Err() == nil {
@@ -193,7 +194,7 @@ func (h *Host) copyOff(c candidate, short map[string]bool) {
 	h.queue.Nudge()
 }
 
-// keepOnDisk copies an artifact from a worker to the host's disk. That is there when it returns without an error, also after a loss of power.
+// keepOnDisk copies an artifact from a worker to the host's disk. If it returns no error, the copy is there, and outlives a loss of power.
 func (h *Host) keepOnDisk(ctx context.Context, a *Artifact, about int64) error {
 	defer h.using(a.ID)()
 	if err := h.blobs.mayHold(about, func(want int64) { h.evictBlobs(ctx, want) }); err != nil {
@@ -223,7 +224,7 @@ func (h *Host) keepOnDisk(ctx context.Context, a *Artifact, about int64) error {
 	if err != nil {
 		return err
 	}
-	// The artifact's row names a blob, or not, for as long as this is locked: what was filled takes nobody's place.
+	// While this is locked nobody else changes whether the artifact's row names a blob, so the file that was just filled cannot take the place of another.
 	unlock, err := h.blobs.names.Lock(ctx, a.ID)
 	if err != nil {
 		return errors.Join(err, h.blobs.drop(a.ID, n))
@@ -249,11 +250,11 @@ func (h *Host) keepOnDisk(ctx context.Context, a *Artifact, about int64) error {
 		row.Blob, row.Bytes = sum, n
 		return tx.PutArtifact(row)
 	})
-	if sdk.IsNotFound(err, KindArtifact) { // removed meanwhile, perhaps before the file was there
+	if sdk.IsNotFound(err, KindArtifact) { // it was removed meanwhile, perhaps before the file was there
 		return errors.Join(err, h.blobs.remove(a.ID))
 	}
 	if err != nil {
-		return err // the file may be the row's by now: the next host knows
+		return err // the row may name the file by now; the next host finds out, and removes it if not
 	}
 	h.fault("blob-kept")
 	return nil
@@ -279,7 +280,7 @@ func (h *Host) keepOnWorker(ctx context.Context, a *Artifact, from string, short
 		}
 		w, err := h.worker(p.Name)
 		if err != nil {
-			continue // it has just gone
+			continue // the worker has just gone away
 		}
 		_, err = h.replicate(ctx, a, w, nil)
 		return p.Name, err

@@ -63,13 +63,15 @@ func (d Drain) String() string {
 	return strings.Join(parts, ", and for ")
 }
 
+// fewNames is how many names people are told at once.
+const fewNames = 5
+
 // list names a few.
 func list(names []string) string {
-	const few = 5
-	if len(names) <= few {
+	if len(names) <= fewNames {
 		return strings.Join(names, ", ")
 	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:fewNames], ", "), len(names)-fewNames)
 }
 
 // drainEvery is how often a drain looks again.
@@ -176,7 +178,7 @@ func (h *Host) endDrain(ctx context.Context, w *worker) (bool, error) {
 	default: // nobody wants it to be empty any more
 		return true, nil
 	}
-	if err := h.putOrders(ctx, w, next); err != nil {
+	if err := h.putOrders(ctx, w.name, next); err != nil {
 		return false, err
 	}
 	w.obey(next)

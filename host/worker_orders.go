@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/slipway-run/slipway/host/pool"
@@ -33,7 +32,8 @@ func (h *Host) CordonWorker(ctx context.Context, name, reason string) error {
 	return h.order(ctx, name, orders{pool.Cordoned, reason})
 }
 
-// UncordonWorker takes all orders back: the worker takes new work again.
+// UncordonWorker takes all orders back: the worker takes new work again, unless something else keeps it from that, which its [WorkerReport] tells. One that the
+// configuration has no more takes none until it is put back, and then does.
 func (h *Host) UncordonWorker(ctx context.Context, name string) error {
 	return h.order(ctx, name, orders{})
 }
@@ -53,8 +53,8 @@ func (h *Host) RetireWorker(ctx context.Context, name, reason string) error {
 }
 
 func (h *Host) order(ctx context.Context, name string, o orders) error {
-	if o.state == pool.Retiring && h.stranger(name) {
-		return h.forgetStranger(ctx, name)
+	if h.stranger(name) {
+		return h.orderStranger(ctx, name, o)
 	}
 	w, err := h.knownWorker(name)
 	if err != nil && (o.state == "" || o.state == pool.Retiring) && h.hasKeptOrders(name) {
@@ -77,7 +77,7 @@ func (h *Host) order(ctx context.Context, name string, o orders) error {
 		w.drain.stop()
 		w.drain = nil
 	}
-	if err := h.putOrders(ctx, w, o); err != nil { // the old ones stand, and their drain goes on
+	if err := h.putOrders(ctx, name, o); err != nil { // the old ones stand, and their drain goes on
 		return errors.Join(fmt.Errorf("worker %s: %w", name, err), h.startDrain(w))
 	}
 	w.obey(o)
@@ -86,11 +86,11 @@ func (h *Host) order(ctx context.Context, name string, o orders) error {
 }
 
 // putOrders keeps what an operator wants. It survives a loss of power.
-func (h *Host) putOrders(ctx context.Context, w *worker, o orders) error {
+func (h *Host) putOrders(ctx context.Context, name string, o orders) error {
 	return h.store.Release(ctx, store.PowerSafe, func(tx *store.Tx) error {
-		row, err := tx.Worker(w.name)
+		row, err := tx.Worker(name)
 		if errors.Is(err, store.ErrNotFound) {
-			row, err = store.Worker{ID: w.name}, nil
+			row, err = store.Worker{ID: name}, nil
 		}
 		if err != nil {
 			return err
@@ -150,7 +150,7 @@ func (h *Host) knownWorker(name string) (*worker, error) {
 	}
 	message := fmt.Sprintf("there is no worker %q: this host knows none", name)
 	if len(names) > 0 {
-		message = fmt.Sprintf("there is no worker %q: those that this host knows are %s", name, strings.Join(names, ", "))
+		message = fmt.Sprintf("there is no worker %q: %s", name, Choices(name, names, "those that this host knows are", "slipway workers"))
 	}
 	return nil, &sdk.Error{Class: sdk.NotFound, Kind: sdk.KindWorker, ID: name, Message: message}
 }

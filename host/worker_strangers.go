@@ -11,6 +11,7 @@ import (
 	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
 )
 
 // A stranger is a worker that the state directory knows and the configuration has no more. Nothing reaches what is on it, and nothing of it is decided, for the
@@ -61,6 +62,25 @@ func (h *Host) strangerReports() []WorkerReport {
 // strangerAdvice says what an operator can do about a stranger.
 func strangerAdvice(name string) string {
 	return fmt.Sprintf("put it back, or give it up with \"slipway workers retire %s\"", name)
+}
+
+// orderStranger obeys as far as that is possible without the worker: what it was told can be taken back, so that it takes work once it is in the configuration again, and
+// it can be given up.
+func (h *Host) orderStranger(ctx context.Context, name string, o orders) error {
+	switch o.state {
+	case pool.Retiring:
+		return h.forgetStranger(ctx, name)
+	case "":
+		if err := h.putOrders(ctx, name, o); err != nil {
+			return fmt.Errorf("worker %s: %w", name, err)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		delete(h.ordered, name)
+		return nil
+	}
+	return &sdk.Error{Class: sdk.NotFound, Kind: sdk.KindWorker, ID: name,
+		Message: fmt.Sprintf("the configuration has no worker %q, and it takes no new work; what is on it stays recorded: %s", name, strangerAdvice(name))}
 }
 
 // forgetUnused deletes the record of a worker, unless something is on it. Of lasting orders there is a record still.

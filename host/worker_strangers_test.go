@@ -45,6 +45,9 @@ func TestStrangers(t *testing.T) {
 	}
 	h := open("m")
 	script(t, h, "owner", "sleep 1000")
+	if err := h.CordonWorker(t.Context(), "m", "of old"); err != nil {
+		t.Fatal(err)
+	}
 	closeTestHost(t, h)
 	closeTestHost(t, open("m", "idle"))
 
@@ -67,10 +70,16 @@ func TestStrangers(t *testing.T) {
 			t.Errorf("another order: %v", order)
 		}
 	}
+	if err := h.CordonWorker(t.Context(), "m", ""); !strings.Contains(err.Error(), `the configuration has no worker "m"`) || !strings.Contains(err.Error(), "retire m") {
+		t.Errorf("to be cordoned: %v", err)
+	}
+	if err := h.UncordonWorker(t.Context(), "m"); err != nil {
+		t.Errorf("what it was told is taken back: %v", err)
+	}
 	closeTestHost(t, h)
 
 	h = open("m") // it is back
-	if all := h.Workers(); len(all) != 1 || !all[0].Up || containerRows(t, h)[0].State != lifecycle.ContainerReady {
+	if all := h.Workers(); len(all) != 1 || !all[0].Up || all[0].State != pool.Running || containerRows(t, h)[0].State != lifecycle.ContainerReady {
 		t.Errorf("back: %+v", all)
 	}
 	closeTestHost(t, h)

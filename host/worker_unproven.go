@@ -14,17 +14,17 @@ import (
 // unproven is set on a worker whose plugin was given other settings, until it is seen to be the worker that it was: the same name may lead to another place now. What the
 // records say is on it would be taken for lost there, though it goes on at the old place, where nobody would ever clean it up.
 type unproven struct {
-	holds string // what was on the worker before, in words; empty: nothing
-	wasUp bool   // it answered before
+	holds string // what was on the worker before, in words for people; it is empty if there was nothing
+	wasUp bool   // whether the worker answered before its settings were changed
 
 	once sync.Once
 	seen chan struct{} // closed once the worker was looked at with its new settings
-	err  error         // what that came to; not changed after seen is closed
+	err  error         // what the look found; it is not changed any more once seen is closed
 
-	accepted chan struct{} // closed once the reload goes on with the settings; until then nothing is done on the worker
+	accepted chan struct{} // closed once the reload goes on with the new settings; nothing is done on the worker before that
 }
 
-// tell notes what the first look at the worker came to.
+// tell notes what the first look at the worker found.
 func (m *unproven) tell(err error) {
 	if m == nil {
 		return
@@ -42,7 +42,7 @@ func (e *elsewhereError) Error() string {
 	return fmt.Sprintf("worker %s is another place with these settings, and %s, which would stay at the old one and be lost to this host", e.worker, e.holds)
 }
 
-// otherPlace is what to do where workers are to be at another place.
+// otherPlace tells an operator what to do who wants workers to be at another place.
 func otherPlace(workers ...string) string {
 	if len(workers) > 1 {
 		return "give each new place a worker with a name of its own; or empty these before (\"slipway workers cordon\" and wait until what runs there has ended, then \"slipway workers retire\"), " +
@@ -52,7 +52,7 @@ func otherPlace(workers ...string) string {
 		"reload, and put it back to work with \"slipway workers uncordon %[1]s\"", workers[0])
 }
 
-// setUnproven says that the worker may be another one now; nil: it is the one that it is.
+// setUnproven notes that the worker's name may lead to another place now. With nil it notes that the worker is known to be the same.
 func (w *worker) setUnproven(m *unproven) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +101,7 @@ func (h *Host) samePlace(ctx context.Context, w *worker, conn sdk.Worker, s sdk.
 		return err
 	}
 	var known store.Worker
-	things := make(map[string]bool) // that are there for certain, if this is the place
+	things := make(map[string]bool) // things that are there for certain if this is the same place
 	err = h.store.View(ctx, func(tx *store.Tx) error {
 		if known, err = tx.Worker(w.name); ignoreNotFound(err) != nil {
 			return err
@@ -128,7 +128,7 @@ func (h *Host) samePlace(ctx context.Context, w *worker, conn sdk.Worker, s sdk.
 	}
 	if replaced(known.ContainerIncarnation, s.ContainerIncarnation) {
 		if known.VolumeIncarnation != "" && known.VolumeIncarnation == s.VolumeIncarnation {
-			return nil // it is the place, and has lost its containers meanwhile
+			return nil // this is the same place, which has lost its containers meanwhile
 		}
 		return elsewhere
 	}
@@ -138,7 +138,7 @@ func (h *Host) samePlace(ctx context.Context, w *worker, conn sdk.Worker, s sdk.
 // errFound ends a listing once it has told enough.
 var errFound = errors.New("found")
 
-// listsAny is the error if there are such things, and the worker lists none of them: a runtime need not be able to tell one of its stores from another.
+// listsAny returns an *elsewhereError if the records have such things and the worker lists none of them: a runtime need not be able to tell one of its stores from another.
 func (h *Host) listsAny(ctx context.Context, conn sdk.Worker, things map[string]bool, none error) error {
 	if len(things) == 0 {
 		return nil

@@ -24,6 +24,7 @@ type artifacts interface {
 	listFiles(ctx context.Context, name, path string) ([]sdk.FileInfo, error)
 	listArtifacts(ctx context.Context, prefix string) ([]host.ArtifactReport, error)
 	removeArtifact(ctx context.Context, name string) error
+	invalidateCache(ctx context.Context, team, key string) error
 }
 
 func (a *app) artifactsCommand() *cobra.Command {
@@ -37,7 +38,7 @@ passed: 12 hours, unless "put" is told otherwise or they belong to somebody, as 
 		Args: knownCommand,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(a.artifactsLs(), a.artifactsPut(), a.artifactsGet(), a.artifactsFiles(), a.artifactsCat(), a.artifactsRm())
+	c.AddCommand(a.artifactsLs(), a.artifactsPut(), a.artifactsGet(), a.artifactsFiles(), a.artifactsCat(), a.artifactsCaches(), a.artifactsInvalidate(), a.artifactsRm())
 	return c
 }
 

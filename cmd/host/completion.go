@@ -154,7 +154,7 @@ func (a *app) runsLike(ctx context.Context, begun string) (out []string) {
 // ownersLike lists the owners, no runs, of containers that are not over.
 func (a *app) ownersLike(ctx context.Context, begun string) (out []string) {
 	a.look(ctx, func(ctx context.Context, r *host.Records) error {
-		rows, err := r.Containers(ctx, begun)
+		rows, _, err := r.Containers(ctx, begun)
 		for _, row := range rows {
 			if !row.Over() && row.Owner != "" && host.RunOf(row.Owner) == "" {
 				out = append(out, row.Owner)

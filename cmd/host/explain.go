@@ -26,8 +26,8 @@ func (a *app) explainCommand() *cobra.Command {
 
 Of a job file it tells what would be done with each step now, and nothing is run: its worker, what would have to be
 copied there and from where, or what it would wait for, and who comes first. What a step takes from another one is
-taken to be where that would run, and its size is not known; what the job takes is nowhere yet, unless -i names an
-artifact. Steps of the job do not stand in each other's way. It exits with 4 if a step would have to wait or could not
+taken to be where that would run, and its size is not known; what the job takes is nowhere yet, unless -i says
+where it is: an artifact, or a directory of this machine. Steps of the job do not stand in each other's way. It exits with 4 if a step would have to wait or could not
 run. Of a run (--state DIR) it tells how things were when each step was placed, and of a daemon's also what those
 wait for that are not placed yet: a place, or their turn.`,
 		Args: cobra.MinimumNArgs(1),
@@ -42,30 +42,44 @@ wait for that are not placed yet: a place, or their turn.`,
 		},
 	}
 	a.formatFlag(c)
-	c.Flags().StringArrayVarP(&inputs, "input", "i", nil, "`NAME=artifact:NAME`: an artifact in --state that is the job's input; may be repeated")
+	c.Flags().StringArrayVarP(&inputs, "input", "i", nil, "`NAME=DIR`: the directory or file that is the job's input; or NAME=artifact:NAME, an artifact in --state; may be repeated")
 	return c
 }
 
-// artifactInputs reads -i flags that can only name artifacts.
-func (a *app) artifactInputs(flags []string) (map[string]string, error) {
-	out, err := pairs("-i", flags)
-	if err != nil {
-		return nil, err
+// artifactInputs reads -i flags: those that name artifacts, and those that name directories or files, which are here.
+func (a *app) artifactInputs(flags []string) (out, here map[string]string, err error) {
+	if out, err = pairs("-i", flags); err != nil {
+		return nil, nil, err
 	}
+	here = make(map[string]string)
 	for _, name := range sortedKeys(out) {
 		artifact, is := strings.CutPrefix(out[name], artifactInput)
 		switch {
 		case !is:
-			delete(out, name) // a directory: nothing of it is anywhere yet
+			if _, err := os.Stat(out[name]); err != nil {
+				return nil, nil, usageError{fmt.Errorf("-i %s: %w", name, err)}
+			}
+			here[name] = out[name]
+			delete(out, name)
 		case artifact == "":
-			return nil, usageError{fmt.Errorf("-i %s=%s: want NAME=%sNAME", name, artifactInput, artifactInput)}
+			return nil, nil, usageError{fmt.Errorf("-i %s=%s: want NAME=%sNAME", name, artifactInput, artifactInput)}
 		case a.stateDir == "":
-			return nil, usageError{fmt.Errorf("-i %s=%s...: artifacts need --state DIR, where they are kept", name, artifactInput)}
+			return nil, nil, usageError{fmt.Errorf("-i %s=%s...: artifacts need --state DIR, where they are kept", name, artifactInput)}
 		default:
 			out[name] = artifact
 		}
 	}
-	return out, nil
+	return out, here, nil
+}
+
+// fromHere says of the inputs that are directories or files of this machine that they come from there.
+func fromHere(e *host.Explanation, here map[string]string) {
+	for i, c := range e.Copies {
+		name, is := strings.CutPrefix(c.Name, "input.")
+		if path, ok := here[name]; is && ok && len(c.From) == 0 {
+			e.Copies[i].From = []string{path}
+		}
+	}
 }
 
 func isFile(name string) bool {
@@ -80,7 +94,7 @@ type explained struct {
 }
 
 func (a *app) explainJob(c *cobra.Command, file string, only, flags []string) error {
-	inputs, err := a.artifactInputs(flags)
+	inputs, here, err := a.artifactInputs(flags)
 	if err != nil {
 		return err
 	}
@@ -95,8 +109,13 @@ func (a *app) explainJob(c *cobra.Command, file string, only, flags []string) er
 	for i := range j.Steps {
 		names = append(names, j.Steps[i].Name)
 	}
-	if err := among(only, names, "job "+j.Name); err != nil {
+	if err := among(only, names, "job "+j.Name, "slipway explain "+file); err != nil {
 		return err
+	}
+	for _, name := range sortedKeys(here) {
+		if !slices.ContainsFunc(j.Inputs, func(in job.Input) bool { return in.Name == name }) {
+			return usageError{fmt.Errorf("job %s has no input %q", j.Name, name)}
+		}
 	}
 	return a.withBackend(c.Context(), readyTime, func(b backend) error {
 		if err := a.checkConfigured(c.Context(), b); err != nil {
@@ -117,6 +136,7 @@ func (a *app) explainJob(c *cobra.Command, file string, only, flags []string) er
 				continue
 			}
 			e := all[s.Name]
+			fromHere(e, here)
 			placed = placed && e.Err == nil
 			out = append(out, explained{s.Name, e})
 		}
@@ -176,17 +196,17 @@ func (a *app) explainRun(c *cobra.Command, run string, only []string) (err error
 		all = append(all, explained{step, p})
 		names = append(names, step)
 	}
-	if err := among(only, names, "run "+run); err != nil {
+	if err := among(only, names, "run "+run, "slipway explain "+run); err != nil {
 		return err
 	}
 	return a.writeExplained(slices.DeleteFunc(all, func(e explained) bool { return len(only) > 0 && !slices.Contains(only, e.step) }))
 }
 
 // among refuses names of steps that there are not.
-func among(only, names []string, of string) error {
+func among(only, names []string, of, lists string) error {
 	for _, o := range only {
 		if !slices.Contains(names, o) {
-			return usageError{fmt.Errorf("%s has no step %s: it has %s", of, o, strings.Join(names, ", "))}
+			return usageError{fmt.Errorf("%s has no step %s: %s", of, o, host.Choices(o, names, "it has", lists))}
 		}
 	}
 	return nil

@@ -51,7 +51,7 @@ type jsonHolder struct {
 type jsonCopy struct {
 	Name  string   `json:"name"`            // such as input.src
 	Bytes int64    `json:"bytes,omitempty"` // 0: not known yet
-	From  []string `json:"from,omitempty"`  // workers, or "host"; none: whoever runs the job, or a step that has no worker yet
+	From  []string `json:"from,omitempty"`  // workers, "host", or the directory that -i names; none: whoever runs the job, or a step that has no worker yet
 }
 
 type jsonScore struct {

@@ -12,8 +12,7 @@ import (
 // inventory is what a state directory remembers: of a daemon's an api.Client, else host.Records.
 type inventory interface {
 	Runs(ctx context.Context) ([]host.RunInfo, error)
-	Containers(ctx context.Context, ownerPrefix string) ([]host.ContainerInfo, error)
-	Waiting(ctx context.Context, ownerPrefix string) ([]*host.Explanation, error)
+	Containers(ctx context.Context, ownerPrefix string) ([]host.ContainerInfo, []*host.Explanation, error) // and who waits
 	Volumes(ctx context.Context, worker string) ([]host.VolumeInfo, error)
 }
 

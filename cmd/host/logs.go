@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -59,7 +58,7 @@ func (a *app) logs(ctx context.Context, r *host.Records, run string, only []stri
 	}
 	for _, o := range only {
 		if !slices.Contains(names, o) {
-			return usageError{fmt.Errorf("step %s of run %s was not started: those that were are %s", o, run, strings.Join(names, ", "))}
+			return usageError{fmt.Errorf("step %s of run %s was not started: %s", o, run, host.Choices(o, names, "those that were are", "slipway ps "+run))}
 		}
 	}
 	text := newStepsView(a, names)
@@ -107,6 +106,7 @@ func (a *app) noSteps(ctx context.Context, r *host.Records, run string) error {
 	if err != nil {
 		return err
 	}
+	slices.SortStableFunc(rows, func(a, b host.RunInfo) int { return b.Created.Compare(a.Created) })
 	var runs []string
 	for _, row := range rows {
 		runs = append(runs, row.ID)
@@ -117,7 +117,7 @@ func (a *app) noSteps(ctx context.Context, r *host.Records, run string) error {
 	if len(runs) == 0 {
 		return usageError{fmt.Errorf("there is no run %s, nor any other in %s", run, a.stateDir)}
 	}
-	return usageError{fmt.Errorf("there is no run %s: those in %s are %s", run, a.stateDir, strings.Join(runs, ", "))}
+	return usageError{fmt.Errorf("there is no run %s: %s", run, host.Choices(run, runs, "the latest in "+a.stateDir+" are", "slipway ps --all"))}
 }
 
 func stepLog(ctx context.Context, r *host.Records, s host.StepRecord, to sink) (err error) {

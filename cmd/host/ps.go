@@ -71,10 +71,7 @@ func listAll(ctx context.Context, i inventory, run []string) (l listed, err erro
 			return l, usageError{fmt.Errorf("there is no run %s: see slipway ps --all", run[0])}
 		}
 	}
-	if l.containers, err = i.Containers(ctx, prefix); err != nil {
-		return l, err
-	}
-	l.waiting, err = i.Waiting(ctx, prefix)
+	l.containers, l.waiting, err = i.Containers(ctx, prefix)
 	return l, err
 }
 

@@ -91,7 +91,7 @@ func holdings(ctx context.Context, i inventory) (map[string]*holding, error) {
 		}
 		return &holding{} // nobody's
 	}
-	containers, err := i.Containers(ctx, "")
+	containers, _, err := i.Containers(ctx, "")
 	if err != nil {
 		return nil, err
 	}

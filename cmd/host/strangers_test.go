@@ -23,7 +23,7 @@ func TestStrangers(t *testing.T) {
 	if out := p.run(append(is, "workers")...).wants(0).out; !strings.Contains(out, told) {
 		t.Errorf("it is not listed:\n%s", out)
 	}
-	p.run(append(is, "workers", "cordon", "m")...).wants(codeUsage).says(`there is no worker "m"`)
+	p.run(append(is, "workers", "cordon", "m")...).wants(codeUsage).says(`the configuration has no worker "m"`)
 	p.run(append(is, "workers", "retire", "m")...).wants(0)
 	if out := p.run(append(is, "workers")...).wants(0).out; strings.Contains(out, "worker m") {
 		t.Errorf("it is listed still:\n%s", out)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/slipway-run/slipway/host"
 	"github.com/slipway-run/slipway/host/api"
+	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -20,7 +22,8 @@ func (a *app) workerOrders(c *cobra.Command) {
 		order            api.Order
 	}{
 		{"cordon", "Keep new work from a worker", "Keep new work from a worker. What runs there goes on.", false, api.Cordon},
-		{"uncordon", "Let a worker take new work again, whatever it was told before", "Let a worker take new work again, whatever it was told before.", false,
+		{"uncordon", "Let a worker take new work again, whatever it was told before", `Let a worker take new work again, whatever it was told before. Where something else keeps new work
+from it, as that the configuration has it no more, the command says what.`, false,
 			api.Uncordon},
 		{"land", "Empty a worker that will come back", `Empty a worker that will come back: it takes no new work, what runs there ends by itself, and what steps
 of runs under way still need of it is copied to other workers. The command waits until that is done; when it is interrupted, the order stays.`, true, api.Land},
@@ -41,6 +44,9 @@ what is left on it is destroyed.`, true, api.Retire},
 					if sdk.IsNotFound(err, sdk.KindWorker) {
 						return usageError{err}
 					}
+					if err == nil && o.order == api.Uncordon {
+						return a.tellIdle(c.Context(), b, args[0])
+					}
 					if err != nil || !o.drains || noWait {
 						return err
 					}
@@ -56,6 +62,20 @@ what is left on it is destroyed.`, true, api.Retire},
 		}
 		c.AddCommand(sub)
 	}
+}
+
+// tellIdle tells why a worker takes no new work though all that it was told was taken back.
+func (a *app) tellIdle(ctx context.Context, b backend, worker string) error {
+	reports, err := b.workers(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range reports {
+		if r.Name == worker && r.State != pool.Running {
+			a.say(fmt.Sprintf("worker %s: what it was told is taken back, but it takes no new work yet: %s", worker, cmp.Or(r.Reason, r.Why, string(r.State))))
+		}
+	}
+	return nil
 }
 
 func (a *app) awaitDrained(ctx context.Context, b backend, worker string) error {

@@ -63,3 +63,23 @@ func TestWorkerOrders(t *testing.T) {
 	p.run("--state", "st", "explain", "r2", "gpu").wants(codeUsage).says("run r2 has no step gpu: it has s")
 	p.run("--state", "st", "explain", "r3").wants(codeUsage).says("there is no run r3")
 }
+
+// TestUncordonWithoutAWorker: what a worker was told is taken back also while the configuration has it not, and whoever does so learns that it takes no work.
+func TestUncordonWithoutAWorker(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	plugin := "plugin \"memory\" {\n  command = \"slipway-memory\"\n  config { world = \"unix:" + p.world() + "\" }\n}\n"
+	p.write(map[string]string{
+		"with.hcl":    plugin + "worker \"m\" { plugin = \"memory\" }\n",
+		"without.hcl": plugin + "worker \"right\" { plugin = \"memory\" }\n",
+		"job.hcl":     "job \"j\" {\n  step \"s\" {\n    caches = [\"c\"]\n    run { path = \"true\" }\n  }\n}\n",
+	})
+	p.run("--state", "st", "--config", "with.hcl", "run", "job.hcl").wants(0)
+	p.run("--state", "st", "--config", "with.hcl", "workers", "cordon", "m").wants(0)
+	p.run("--state", "st", "--config", "without.hcl", "workers", "cordon", "m").wants(codeUsage).says(`the configuration has no worker "m"`)
+	p.run("--state", "st", "--config", "without.hcl", "workers", "uncordon", "m").wants(0).
+		says("it takes no new work yet: the configuration has no worker of this name", "put it back")
+	if r := p.run("--state", "st", "--config", "with.hcl", "workers").wants(0); !strings.Contains(r.out, "m       healthy") {
+		t.Errorf("workers:\n%s", r.out)
+	}
+}

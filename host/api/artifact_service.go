@@ -166,12 +166,12 @@ func (s artifactService) ListArtifacts(ctx context.Context, c *connect.Request[p
 
 func pbArtifact(r host.ArtifactReport) *pb.Artifact {
 	return &pb.Artifact{Id: r.ID, Name: r.Name, Owner: r.Owner, Team: r.Team, Key: r.Key, Source: r.Source, Bytes: r.Bytes, MadeAt: stamp(r.Made), UsedAt: stamp(r.Used),
-		ExpiresAt: stamp(r.Expires), Places: r.Places}
+		ExpiresAt: stamp(r.Expires), InvalidAt: stamp(r.Invalid), Places: r.Places}
 }
 
 func fromArtifact(a *pb.Artifact) host.ArtifactReport {
 	return host.ArtifactReport{Artifact: host.Artifact{ID: a.GetId(), Name: a.GetName()}, Owner: a.GetOwner(), Team: a.GetTeam(), Key: a.GetKey(), Source: a.GetSource(),
-		Bytes: a.GetBytes(), Made: fromStamp(a.GetMadeAt()), Used: fromStamp(a.GetUsedAt()), Expires: fromStamp(a.GetExpiresAt()), Places: a.GetPlaces()}
+		Bytes: a.GetBytes(), Made: fromStamp(a.GetMadeAt()), Used: fromStamp(a.GetUsedAt()), Expires: fromStamp(a.GetExpiresAt()), Invalid: fromStamp(a.GetInvalidAt()), Places: a.GetPlaces()}
 }
 
 // RemoveArtifact removes an artifact.

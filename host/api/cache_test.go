@@ -73,8 +73,12 @@ func TestResourceCaches(t *testing.T) {
 		}
 	}
 	before := time.Now()
-	_, err = s.artifacts.InvalidateCache(ctx, connect.NewRequest(&pb.InvalidateCacheRequest{Team: "shop", Key: "repo@1"}))
+	must(t, s.InvalidateCache(ctx, "shop", "repo@1"))
+	told, err := s.Artifacts(ctx, "made")
 	must(t, err)
+	if kind, key, ok := told[0].Cache(); len(told) != 1 || !ok || kind != host.ResourceCache || key != "repo@1" || told[0].Invalid.Before(before) {
+		t.Errorf("once it is stale it is told as %+v", told)
+	}
 	if got, err := find("shop", time.Time{}); sdk.ClassOf(err) != sdk.NotFound {
 		t.Errorf("stale: %q, %v", got, err)
 	}

@@ -227,6 +227,12 @@ func (c *Client) Artifacts(ctx context.Context, prefix string) ([]host.ArtifactR
 	return out, nil
 }
 
+// InvalidateCache says that what is under a key is not what the key stands for any more, as host.Host does.
+func (c *Client) InvalidateCache(ctx context.Context, team, key string) error {
+	_, err := c.artifacts.InvalidateCache(ctx, connect.NewRequest(&pb.InvalidateCacheRequest{Team: team, Key: key}))
+	return c.err(ctx, err)
+}
+
 // RemoveArtifact removes an artifact.
 func (c *Client) RemoveArtifact(ctx context.Context, name string) error {
 	_, err := c.artifacts.RemoveArtifact(ctx, connect.NewRequest(&pb.RemoveArtifactRequest{Name: name}))

@@ -60,13 +60,13 @@ func (c *Client) DestroyContainer(ctx context.Context, owner string) error {
 	return c.err(ctx, err)
 }
 
-// Containers lists what is remembered of the containers whose owners begin with a prefix, in the order in which they were made.
-func (c *Client) Containers(ctx context.Context, ownerPrefix string) ([]host.ContainerInfo, error) {
+// Containers lists what is remembered of the containers whose owners begin with a prefix, in the order in which they were made, and who of these owners waits for a place
+// on a worker or for its turn, as [host.Host.Waiting] does: in one answer, for both take the host some time.
+func (c *Client) Containers(ctx context.Context, ownerPrefix string) (out []host.ContainerInfo, waiting []*host.Explanation, err error) {
 	r, err := c.containers.ListContainers(ctx, connect.NewRequest(&pb.ListContainersRequest{OwnerPrefix: ownerPrefix, All: true}))
 	if err != nil {
-		return nil, c.err(ctx, err)
+		return nil, nil, c.err(ctx, err)
 	}
-	var out []host.ContainerInfo
 	for _, i := range r.Msg.GetContainers() {
 		info := host.ContainerInfo{ID: i.GetId(), Owner: i.GetOwner(), Worker: i.GetWorker(), State: i.GetState(), Created: fromStamp(i.GetCreatedAt()), Expires: fromStamp(i.GetExpiresAt())}
 		for _, p := range i.GetProcesses() {
@@ -75,20 +75,10 @@ func (c *Client) Containers(ctx context.Context, ownerPrefix string) ([]host.Con
 		}
 		out = append(out, info)
 	}
-	return out, nil
-}
-
-// Waiting lists who waits for a place on a worker or for its turn, of those whose owners begin with a prefix, as host.Host does.
-func (c *Client) Waiting(ctx context.Context, ownerPrefix string) ([]*host.Explanation, error) {
-	r, err := c.containers.ListContainers(ctx, connect.NewRequest(&pb.ListContainersRequest{OwnerPrefix: ownerPrefix}))
-	if err != nil {
-		return nil, c.err(ctx, err)
-	}
-	var out []*host.Explanation
 	for _, e := range r.Msg.GetWaiting() {
-		out = append(out, fromExplanation(e))
+		waiting = append(waiting, fromExplanation(e))
 	}
-	return out, nil
+	return out, waiting, nil
 }
 
 // Volumes lists what is remembered of the volumes on a worker, or of all if it is empty, in the order in which they were made.

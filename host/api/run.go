@@ -19,8 +19,8 @@ import (
 type activeRun struct {
 	id      string
 	request *pb.StartRunRequest
-	cancel  context.CancelFunc // asks what runs to end
-	kill    func()             // ends its grace
+	cancel  context.CancelCauseFunc // asks what runs to end
+	kill    func()                  // ends its grace
 
 	mu        sync.Mutex
 	events    []*pb.Event          // number i+1 at i
@@ -39,7 +39,7 @@ type progress struct {
 	event *pb.Event
 }
 
-func newActiveRun(req *pb.StartRunRequest, closing <-chan struct{}, cancel context.CancelFunc, kill func()) *activeRun {
+func newActiveRun(req *pb.StartRunRequest, closing <-chan struct{}, cancel context.CancelCauseFunc, kill func()) *activeRun {
 	return &activeRun{id: req.GetId(), request: req, closing: closing, cancel: cancel, kill: kill, progress: make(map[string]*progress), changed: make(chan struct{}),
 		processes: make(map[string]*host.Process), waiting: make(map[string]chan error)}
 }

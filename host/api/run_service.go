@@ -42,7 +42,7 @@ func (s *Server) startRun(ctx context.Context, msg *pb.StartRunRequest) (found b
 	if r != nil && !r.over() {
 		return true, r.same(msg)
 	}
-	rctx, cancel := context.WithCancel(s.tracing.begin(ctx, msg.GetId()))
+	rctx, cancel := context.WithCancelCause(s.tracing.begin(ctx, msg.GetId()))
 	kill := make(chan struct{})
 	r = newActiveRun(msg, s.ctx.Done(), cancel, sync.OnceFunc(func() { close(kill) }))
 	req, err := s.runRequest(ctx, msg)
@@ -54,12 +54,12 @@ func (s *Server) startRun(ctx context.Context, msg *pb.StartRunRequest) (found b
 		err = s.ready(ctx)
 	}
 	if err != nil {
-		cancel()
+		cancel(nil)
 		return false, err
 	}
 	done, err := s.begin()
 	if err != nil {
-		cancel()
+		cancel(nil)
 		return false, err
 	}
 	var in *stdin
@@ -70,7 +70,7 @@ func (s *Server) startRun(ctx context.Context, msg *pb.StartRunRequest) (found b
 	s.mu.Lock()
 	if other := s.runs[r.id]; other != nil && !other.over() { // another request was quicker
 		s.mu.Unlock()
-		cancel()
+		cancel(nil)
 		done()
 		return true, other.same(msg)
 	}
@@ -81,7 +81,7 @@ func (s *Server) startRun(ctx context.Context, msg *pb.StartRunRequest) (found b
 	s.mu.Unlock()
 	err = s.spawn(func() {
 		defer done()
-		defer cancel()
+		defer cancel(nil)
 		res, err := s.h.Run(rctx, req)
 		if in != nil {
 			s.closeStdin(runStdin(r.id), in)
@@ -96,7 +96,7 @@ func (s *Server) startRun(ctx context.Context, msg *pb.StartRunRequest) (found b
 		s.forget(r)
 	})
 	if err != nil {
-		cancel()
+		cancel(nil)
 		done()
 	}
 	return false, err
@@ -379,7 +379,7 @@ func (s runService) AbortRun(ctx context.Context, c *connect.Request[pb.AbortRun
 		}
 		return connect.NewResponse(&pb.AbortRunResponse{}), nil
 	}
-	r.cancel()
+	r.cancel(host.ErrRunAborted)
 	if c.Msg.GetKill() {
 		r.kill()
 	}

@@ -370,4 +370,9 @@ func TestSameRun(t *testing.T) {
 	s.until(t, "a", KindEnded)
 	_, err = s.runs.AbortRun(testkit.Context(t), connect.NewRequest(&pb.AbortRunRequest{Id: "a"})) // it stays as it is
 	must(t, err)
+	res, err := s.AbortRun(testkit.Context(t), "a", false)
+	must(t, err)
+	if step := res.Steps[0]; step.State != host.StepAborted || step.Err == nil || step.Err.Error() != host.ErrRunAborted.Error() {
+		t.Errorf("the step of an aborted run is told as %s: %v", step.State, step.Err)
+	}
 }

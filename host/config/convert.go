@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
@@ -76,19 +77,42 @@ func whole(v cty.Value) (int64, bool) {
 	return i, acc == big.Exact
 }
 
-// notation is empty where a string is what its type says, else what it should be.
+// notation says what is wrong with a duration or a size as it is written; empty: nothing.
 func notation(t sdk.FieldType, s string) string {
 	switch t {
 	case sdk.TypeDuration:
 		if _, err := time.ParseDuration(s); err != nil {
-			return `a duration: write numbers with h, m, s or ms, such as "1m30s"`
+			if _, err := time.ParseDuration(oneDigit(s)); err == nil {
+				return "beyond what a duration can be, which is 2562047h or about 292 years"
+			}
+			return `not a duration: write numbers with h, m, s or ms, such as "1m30s"`
 		}
 	case sdk.TypeBytes:
 		if _, err := sdk.ParseBytes(s); err != nil {
-			return `a size: write a whole number with B, KiB, MiB, GiB or TiB, such as "64MiB"`
+			if _, err := sdk.ParseBytes(oneDigit(s)); err == nil {
+				return "more than a size can be, which is 8388607TiB"
+			}
+			return `not a size: write a whole number with B, KiB, MiB, GiB or TiB, such as "64MiB"`
 		}
 	}
 	return ""
+}
+
+// oneDigit has one digit in place of each run of them: what can be read then, and could not be before, was too large.
+func oneDigit(s string) string {
+	var out strings.Builder
+	within := false
+	for _, r := range s {
+		digit := r >= '0' && r <= '9'
+		switch {
+		case !digit:
+			out.WriteRune(r)
+		case !within:
+			out.WriteByte('1')
+		}
+		within = digit
+	}
+	return out.String()
 }
 
 func describe(v cty.Value, hidden bool) string {

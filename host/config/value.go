@@ -270,8 +270,8 @@ func (r *reader) scalar(f sdk.Field, expr hcl.Expression, what string) (any, boo
 	if !hidden {
 		shown = strconv.Quote(s) + " "
 	}
-	if want := notation(f.Type, s); isString && want != "" {
-		r.wrong(expr.Range(), "Wrong value", "The value %sof %s is not %s.", shown, what, want)
+	if flaw := notation(f.Type, s); isString && flaw != "" {
+		r.wrong(expr.Range(), "Wrong value", "The value %sof %s is %s.", shown, what, flaw)
 		return nil, false
 	}
 	if len(f.OneOf) == 0 || slices.Contains(f.OneOf, fmt.Sprint(got)) {

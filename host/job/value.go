@@ -2,6 +2,7 @@ package job
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"strings"
 	"time"
@@ -219,6 +220,10 @@ func (r *reader) duration(c *hcl.BodyContent, name string, into *time.Duration) 
 		return
 	}
 	d, err := time.ParseDuration(s)
+	if _, short := time.ParseDuration(oneDigit(s)); err != nil && short == nil && !strings.HasPrefix(s, "-") {
+		r.wrong(c.Attributes[name].Expr.Range(), "Wrong value", "%q is more than a duration can be, which is 2562047h or about 292 years: it is %q.", name, s)
+		return
+	}
 	if err != nil || d <= 0 {
 		r.wrong(c.Attributes[name].Expr.Range(), "Wrong value", "%q must be a duration above nothing, such as \"10m\" or \"1h30m\", not %q.", name, s)
 		return
@@ -260,18 +265,44 @@ func (r *reader) number(c *hcl.BodyContent, name, want string, into *int64, pars
 	}
 	var n int64
 	ok = false
+	large := false
 	switch {
 	case v.IsNull():
 	case v.Type() == cty.Number:
 		n, ok = exactly(v.AsBigFloat(), unit)
+		large = !ok && v.AsBigFloat().Cmp(big.NewFloat(float64(math.MaxInt64/unit))) > 0
 	case v.Type() == cty.String:
-		n, ok = parse(v.AsString())
+		s := v.AsString()
+		if n, ok = parse(s); !ok && !strings.Contains(s, ".") {
+			_, large = parse(oneDigit(s))
+		}
+	}
+	if large {
+		r.wrong(attr.Expr.Range(), "Wrong value", "%q is larger than anything can be: it must be %s.", name, want)
+		return
 	}
 	if !ok || n <= 0 {
 		r.wrong(attr.Expr.Range(), "Wrong value", "%q must be %s.", name, want)
 		return
 	}
 	*into = n
+}
+
+// oneDigit has one digit in place of each run of them: what can be read then, and could not be before, was too large.
+func oneDigit(s string) string {
+	var out strings.Builder
+	within := false
+	for _, r := range s {
+		digit := r >= '0' && r <= '9'
+		switch {
+		case !digit:
+			out.WriteRune(r)
+		case !within:
+			out.WriteByte('1')
+		}
+		within = digit
+	}
+	return out.String()
 }
 
 func decimal(s string, unit int64) (int64, bool) {

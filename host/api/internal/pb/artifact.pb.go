@@ -979,7 +979,9 @@ type Artifact struct {
 	// What a cache was made of; else empty.
 	Source string `protobuf:"bytes,10,opt,name=source,proto3" json:"source,omitempty"`
 	// Empty: nobody's in particular.
-	Team          string `protobuf:"bytes,11,opt,name=team,proto3" json:"team,omitempty"`
+	Team string `protobuf:"bytes,11,opt,name=team,proto3" json:"team,omitempty"`
+	// When a cache was said to be what its key stands for no more. Absent: it is.
+	InvalidAt     *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=invalid_at,json=invalidAt,proto3" json:"invalid_at,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1089,6 +1091,13 @@ func (x *Artifact) GetTeam() string {
 		return x.Team
 	}
 	return ""
+}
+
+func (x *Artifact) GetInvalidAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.InvalidAt
+	}
+	return nil
 }
 
 type RemoveArtifactRequest struct {
@@ -1231,7 +1240,7 @@ const file_slipway_host_v1alpha1_artifact_proto_rawDesc = "" +
 	"\x14ListArtifactsRequest\x12\x16\n" +
 	"\x06prefix\x18\x01 \x01(\tR\x06prefix\"V\n" +
 	"\x15ListArtifactsResponse\x12=\n" +
-	"\tartifacts\x18\x01 \x03(\v2\x1f.slipway.host.v1alpha1.ArtifactR\tartifacts\"\xd5\x02\n" +
+	"\tartifacts\x18\x01 \x03(\v2\x1f.slipway.host.v1alpha1.ArtifactR\tartifacts\"\x90\x03\n" +
 	"\bArtifact\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1245,7 +1254,9 @@ const file_slipway_host_v1alpha1_artifact_proto_rawDesc = "" +
 	"\x03key\x18\t \x01(\tR\x03key\x12\x16\n" +
 	"\x06source\x18\n" +
 	" \x01(\tR\x06source\x12\x12\n" +
-	"\x04team\x18\v \x01(\tR\x04team\"+\n" +
+	"\x04team\x18\v \x01(\tR\x04team\x129\n" +
+	"\n" +
+	"invalid_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tinvalidAt\"+\n" +
 	"\x15RemoveArtifactRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x18\n" +
 	"\x16RemoveArtifactResponse2\xd7\a\n" +
@@ -1309,29 +1320,30 @@ var file_slipway_host_v1alpha1_artifact_proto_depIdxs = []int32{
 	20, // 8: slipway.host.v1alpha1.Artifact.made_at:type_name -> google.protobuf.Timestamp
 	20, // 9: slipway.host.v1alpha1.Artifact.used_at:type_name -> google.protobuf.Timestamp
 	20, // 10: slipway.host.v1alpha1.Artifact.expires_at:type_name -> google.protobuf.Timestamp
-	6,  // 11: slipway.host.v1alpha1.ArtifactService.UploadArtifact:input_type -> slipway.host.v1alpha1.UploadArtifactRequest
-	9,  // 12: slipway.host.v1alpha1.ArtifactService.DownloadArtifact:input_type -> slipway.host.v1alpha1.DownloadArtifactRequest
-	10, // 13: slipway.host.v1alpha1.ArtifactService.ReadFile:input_type -> slipway.host.v1alpha1.ReadFileRequest
-	11, // 14: slipway.host.v1alpha1.ArtifactService.ListFiles:input_type -> slipway.host.v1alpha1.ListFilesRequest
-	15, // 15: slipway.host.v1alpha1.ArtifactService.ListArtifacts:input_type -> slipway.host.v1alpha1.ListArtifactsRequest
-	18, // 16: slipway.host.v1alpha1.ArtifactService.RemoveArtifact:input_type -> slipway.host.v1alpha1.RemoveArtifactRequest
-	0,  // 17: slipway.host.v1alpha1.ArtifactService.FindCache:input_type -> slipway.host.v1alpha1.FindCacheRequest
-	2,  // 18: slipway.host.v1alpha1.ArtifactService.KeepCache:input_type -> slipway.host.v1alpha1.KeepCacheRequest
-	4,  // 19: slipway.host.v1alpha1.ArtifactService.InvalidateCache:input_type -> slipway.host.v1alpha1.InvalidateCacheRequest
-	8,  // 20: slipway.host.v1alpha1.ArtifactService.UploadArtifact:output_type -> slipway.host.v1alpha1.UploadArtifactResponse
-	14, // 21: slipway.host.v1alpha1.ArtifactService.DownloadArtifact:output_type -> slipway.host.v1alpha1.DownloadArtifactResponse
-	14, // 22: slipway.host.v1alpha1.ArtifactService.ReadFile:output_type -> slipway.host.v1alpha1.DownloadArtifactResponse
-	12, // 23: slipway.host.v1alpha1.ArtifactService.ListFiles:output_type -> slipway.host.v1alpha1.ListFilesResponse
-	16, // 24: slipway.host.v1alpha1.ArtifactService.ListArtifacts:output_type -> slipway.host.v1alpha1.ListArtifactsResponse
-	19, // 25: slipway.host.v1alpha1.ArtifactService.RemoveArtifact:output_type -> slipway.host.v1alpha1.RemoveArtifactResponse
-	1,  // 26: slipway.host.v1alpha1.ArtifactService.FindCache:output_type -> slipway.host.v1alpha1.FindCacheResponse
-	3,  // 27: slipway.host.v1alpha1.ArtifactService.KeepCache:output_type -> slipway.host.v1alpha1.KeepCacheResponse
-	5,  // 28: slipway.host.v1alpha1.ArtifactService.InvalidateCache:output_type -> slipway.host.v1alpha1.InvalidateCacheResponse
-	20, // [20:29] is the sub-list for method output_type
-	11, // [11:20] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	20, // 11: slipway.host.v1alpha1.Artifact.invalid_at:type_name -> google.protobuf.Timestamp
+	6,  // 12: slipway.host.v1alpha1.ArtifactService.UploadArtifact:input_type -> slipway.host.v1alpha1.UploadArtifactRequest
+	9,  // 13: slipway.host.v1alpha1.ArtifactService.DownloadArtifact:input_type -> slipway.host.v1alpha1.DownloadArtifactRequest
+	10, // 14: slipway.host.v1alpha1.ArtifactService.ReadFile:input_type -> slipway.host.v1alpha1.ReadFileRequest
+	11, // 15: slipway.host.v1alpha1.ArtifactService.ListFiles:input_type -> slipway.host.v1alpha1.ListFilesRequest
+	15, // 16: slipway.host.v1alpha1.ArtifactService.ListArtifacts:input_type -> slipway.host.v1alpha1.ListArtifactsRequest
+	18, // 17: slipway.host.v1alpha1.ArtifactService.RemoveArtifact:input_type -> slipway.host.v1alpha1.RemoveArtifactRequest
+	0,  // 18: slipway.host.v1alpha1.ArtifactService.FindCache:input_type -> slipway.host.v1alpha1.FindCacheRequest
+	2,  // 19: slipway.host.v1alpha1.ArtifactService.KeepCache:input_type -> slipway.host.v1alpha1.KeepCacheRequest
+	4,  // 20: slipway.host.v1alpha1.ArtifactService.InvalidateCache:input_type -> slipway.host.v1alpha1.InvalidateCacheRequest
+	8,  // 21: slipway.host.v1alpha1.ArtifactService.UploadArtifact:output_type -> slipway.host.v1alpha1.UploadArtifactResponse
+	14, // 22: slipway.host.v1alpha1.ArtifactService.DownloadArtifact:output_type -> slipway.host.v1alpha1.DownloadArtifactResponse
+	14, // 23: slipway.host.v1alpha1.ArtifactService.ReadFile:output_type -> slipway.host.v1alpha1.DownloadArtifactResponse
+	12, // 24: slipway.host.v1alpha1.ArtifactService.ListFiles:output_type -> slipway.host.v1alpha1.ListFilesResponse
+	16, // 25: slipway.host.v1alpha1.ArtifactService.ListArtifacts:output_type -> slipway.host.v1alpha1.ListArtifactsResponse
+	19, // 26: slipway.host.v1alpha1.ArtifactService.RemoveArtifact:output_type -> slipway.host.v1alpha1.RemoveArtifactResponse
+	1,  // 27: slipway.host.v1alpha1.ArtifactService.FindCache:output_type -> slipway.host.v1alpha1.FindCacheResponse
+	3,  // 28: slipway.host.v1alpha1.ArtifactService.KeepCache:output_type -> slipway.host.v1alpha1.KeepCacheResponse
+	5,  // 29: slipway.host.v1alpha1.ArtifactService.InvalidateCache:output_type -> slipway.host.v1alpha1.InvalidateCacheResponse
+	21, // [21:30] is the sub-list for method output_type
+	12, // [12:21] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_slipway_host_v1alpha1_artifact_proto_init() }

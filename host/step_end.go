@@ -1,0 +1,105 @@
+package host
+
+import (
+	"context"
+	"errors"
+)
+
+// How a step ends: its outputs are taken, or it did not come to an end of its own.
+
+// ErrRunAborted is the cause with which whoever runs a job ends its context when somebody has asked for the run to be aborted: its steps then tell that, and
+// not that it was interrupted.
+var ErrRunAborted = errors.New("the run was aborted")
+
+// errInterrupted is why a step is aborted when the run's context has ended for another reason.
+var errInterrupted = errors.New("the run was interrupted")
+
+// endedBy is why the run's context has ended. Who has what runs killed does not wait for its end any more, and so aborts it.
+func (r *run) endedBy(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), ErrRunAborted) {
+		return ErrRunAborted
+	}
+	select {
+	case <-r.req.Kill: // never, where it is nil
+		return ErrRunAborted
+	default:
+		return errInterrupted
+	}
+}
+
+// seal takes the outputs of a step that has ended. What it made may have taken hours, so a full disk is waited for.
+func (r *run) seal(ctx context.Context, c *Container, observe func(Event)) (outputs map[string]*Artifact, err error) {
+	waiting, stop := context.WithCancel(ctx) // the context of a run does not end with its host
+	defer stop()
+	defer context.AfterFunc(r.h.ctx, stop)()
+	waited := false
+	err = untilStored(waiting, r.h.dir, whileSealing, func(why error) {
+		waited = true
+		observe(pauseEvent(c.Worker(), why))
+	}, func() error {
+		outputs, err = c.Seal(ctx)
+		return err
+	})
+	if waited && err == nil {
+		observe(pauseEvent(c.Worker(), nil))
+	}
+	return outputs, err
+}
+
+func (r *run) abort(ctx context.Context, c *Container, p *Process, why error) error {
+	ctx, cancel := r.h.undoing(ctx, r.req.Grace+cleanupTime)
+	defer cancel()
+	hurry, stop := context.WithCancel(ctx)
+	defer stop()
+	if r.req.Kill != nil {
+		watched := make(chan struct{})
+		defer func() { <-watched }()
+		defer stop()
+		go func() {
+			defer close(watched)
+			select {
+			case <-r.req.Kill:
+				stop()
+			case <-hurry.Done():
+			}
+		}()
+	}
+	err := p.Abort(ctx, hurry, c, why, r.req.Grace)
+	if err != nil && !errors.Is(err, ErrEnded) {
+		r.h.log.Warn("aborting a step left something behind", "owner", c.owner, "error", err)
+	}
+	return err
+}
+
+func (r *run) destroy(ctx context.Context, c *Container) {
+	if r.h.ctx.Err() != nil {
+		return // the step goes on when the run is resumed
+	}
+	ctx, cancel := r.h.cleanup(ctx)
+	defer cancel()
+	if err := c.Destroy(ctx); err != nil {
+		r.h.log.Warn("a step's container stays until its worker is back", "owner", c.owner, "error", err)
+	}
+}
+
+// failed gives the result of a step that did not come to an end of its own.
+func (r *run) failed(ctx context.Context, res StepResult, err error) StepResult {
+	var lost *LostError
+	var aborted *AbortedError
+	res.Err = err
+	switch {
+	case errors.As(err, new(errTimeout)):
+		res.State = StepTimedOut
+	case errors.Is(err, errInterrupted), errors.Is(err, ErrRunAborted), ctx.Err() != nil:
+		res.State, res.Err = StepAborted, r.endedBy(ctx)
+	case errors.As(err, &lost):
+		res.State = StepLost
+	case errors.As(err, &aborted) && aborted.Timeout > 0: // by an earlier host, or by this one before the run was resumed
+		res.State, res.Err = StepTimedOut, errTimeout{aborted.Timeout}
+	case errors.As(err, &aborted):
+		res.State = StepAborted
+	default:
+		res.State = StepErrored
+	}
+	return res
+}
