@@ -170,3 +170,54 @@ job "j" {
 		})
 	}
 }
+
+// A step that begins when the disk is full waits for room, so that what its run has made so far is not lost. What is refused is a new run.
+func TestStepBeginsOnAFullDisk(t *testing.T) {
+	dir := smallDisk(t)
+	h := openHost(t, newMemory(t, "m"), Options{StateDir: dir}, "m")
+	later := parseJob(t, `
+job "later" {
+  step "s" {
+    run { path = "true" }
+  }
+}`)
+	var other, told string
+	res, err := h.Run(testkit.Context(t), RunRequest{ID: "r", Events: func(e Event) {
+		switch {
+		case e.Kind == EventFinished && e.Step == "a":
+			other = fillDisk(t, h, dir)
+			if _, err := h.Run(t.Context(), RunRequest{ID: "later", Job: later}); !errors.Is(err, store.ErrFull) {
+				t.Errorf("a new run on a full disk: %v", err)
+			}
+		case e.Kind == EventPaused && e.Step == "b" && told == "":
+			told = e.Message
+			if err := os.Remove(other); err != nil {
+				t.Error(err)
+			}
+		}
+	}, Job: parseJob(t, `
+job "j" {
+  step "a" {
+    outputs = ["o"]
+    run {
+      path = "sh"
+      args = ["-ec", "echo made > o/f"]
+    }
+  }
+  step "b" {
+    inputs = { o = step.a.o }
+    run {
+      path = "grep"
+      args = ["made", "o/f"]
+    }
+  }
+}`)})
+	if err != nil || !res.Succeeded() {
+		t.Fatalf("%v, %v", res.Failure(), err)
+	}
+	for _, want := range []string{"the disk of the state directory " + dir + " is full", "make room on it, and this goes on by itself", whileBeginning} {
+		if !strings.Contains(told, want) {
+			t.Errorf("it is not told that %q: %s", want, told)
+		}
+	}
+}

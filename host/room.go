@@ -55,8 +55,9 @@ func lacksRoom(err error) bool {
 
 // What a full disk means for work that has begun, until there is room again.
 const (
-	whileRunning = "the command is not lost: what it writes is kept on its worker, as much as that holds, and comes once there is room"
-	whileSealing = "the command has ended and nothing is lost: what it made stays on its worker, and is taken once there is room"
+	whileBeginning = "the step has not begun, and what its run has made so far is kept"
+	whileRunning   = "the command is not lost: what it writes is kept on its worker, as much as that holds, and comes once there is room"
+	whileSealing   = "the command has ended and nothing is lost: what it made stays on its worker, and is taken once there is room"
 )
 
 // noRoomError says why work that has begun does not go on, what that means for it, and what to do. It is for people who watch the work.

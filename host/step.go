@@ -34,7 +34,7 @@ func (r *run) step(ctx context.Context, s *job.Step) StepResult {
 	var before StepResult
 	for n := 1; ; n++ {
 		var res StepResult
-		_ = untilFiles(ctx, func(why error) { r.tell(Event{Step: s.Name, Kind: EventPaused, Message: why.Error()}) }, func() error {
+		_ = r.untilRoom(ctx, whileBeginning, func(why error) { r.tell(Event{Step: s.Name, Kind: EventPaused, Message: why.Error()}) }, func() error {
 			res = r.attempt(ctx, s, n, lostOn)
 			if res.State == StepErrored {
 				return res.Err

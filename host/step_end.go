@@ -29,11 +29,8 @@ func (r *run) endedBy(ctx context.Context) error {
 
 // seal takes the outputs of a step that has ended. What it made may have taken hours, so a full disk is waited for.
 func (r *run) seal(ctx context.Context, c *Container, observe func(Event)) (outputs map[string]*Artifact, err error) {
-	waiting, stop := context.WithCancel(ctx) // the context of a run does not end with its host
-	defer stop()
-	defer context.AfterFunc(r.h.ctx, stop)()
 	waited := false
-	err = untilStored(waiting, r.h.dir, whileSealing, func(why error) {
+	err = r.untilRoom(ctx, whileSealing, func(why error) {
 		waited = true
 		observe(pauseEvent(c.Worker(), why))
 	}, func() error {
@@ -44,6 +41,14 @@ func (r *run) seal(ctx context.Context, c *Container, observe func(Event)) (outp
 		observe(pauseEvent(c.Worker(), nil))
 	}
 	return outputs, err
+}
+
+// untilRoom is untilStored for a step. It ends with the host as well, which the context of a run does not.
+func (r *run) untilRoom(ctx context.Context, meanwhile string, waits func(error), do func() error) error {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	defer context.AfterFunc(r.h.ctx, stop)()
+	return untilStored(ctx, r.h.dir, meanwhile, waits, do)
 }
 
 func (r *run) abort(ctx context.Context, c *Container, p *Process, why error) error {

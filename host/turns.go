@@ -236,42 +236,20 @@ func FilesExhausted(err error) bool {
 // errFiles is why something waits that would have failed for want of files.
 var errFiles = errors.New("too many files are open: it goes on when others are closed; let slipway open more (ulimit -n), or run fewer steps at a time (--parallel)")
 
-// untilFiles does something again for as long as it fails for want of files, and has waits told so before each time. The error is that of the last time once ctx has ended.
-func untilFiles(ctx context.Context, waits func(error), do func() error) error {
-	return until(ctx, waits, do, func(err error) error {
-		if FilesExhausted(err) {
-			return errFiles
-		}
-		return nil
-	})
-}
-
-// untilStored is untilFiles for what writes into the state directory, dir, and so waits for room on its disk, too. Meanwhile says what becomes of the work until then.
+// untilStored does something again for as long as it fails for want of files, or of room on the disk of the state directory, dir, and has waits
+// told so before each time; meanwhile says what becomes of the work until there is room. The error is that of the last time once ctx has ended.
 func untilStored(ctx context.Context, dir, meanwhile string, waits func(error), do func() error) error {
-	return until(ctx, waits, do, func(err error) error {
-		switch {
-		case FilesExhausted(err):
-			return errFiles
-		case lacksRoom(err):
-			return &noRoomError{dir, meanwhile, err}
-		}
-		return nil
-	})
-}
-
-// until does something again for as long as passing gives a reason to wait for its error.
-func until(ctx context.Context, waits func(error), do func() error, passing func(error) error) error {
 	var b backoff
 	for {
 		err := do()
-		if err == nil {
-			return nil
-		}
-		why := passing(err)
-		if why == nil {
+		switch {
+		case FilesExhausted(err):
+			waits(errFiles)
+		case lacksRoom(err):
+			waits(&noRoomError{dir, meanwhile, err})
+		default:
 			return err
 		}
-		waits(why)
 		select {
 		case <-time.After(b.after(nil)):
 		case <-ctx.Done():
