@@ -169,14 +169,31 @@ func (h *Host) keepSettings(ctx context.Context, w *worker, now map[string]strin
 }
 
 // setElsewhere notes whether the worker's name leads to another place than what is recorded of it. While it does nothing there is given up for being away for long: it goes on where it
-// was. The time for that begins anew afterwards.
+// was. The time for that begins anew afterwards, for whoever waits for the worker already, too.
 func (w *worker) setElsewhere(is bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.elsewhere && !is && w.conn == nil {
 		w.since = time.Now()
+		close(w.up) // everyone who waits shall look again
+		w.up = make(chan struct{})
 	}
 	w.elsewhere = is
+	w.givenUp = w.givenUp && is
+}
+
+// giveUp notes that the operator retires the worker, who may know by now that its name leads elsewhere: then nothing that is recorded of it is waited for any more. One who had retired
+// it before wanted its artifacts to be copied.
+func (w *worker) giveUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.givenUp = w.elsewhere
+}
+
+func (w *worker) isGivenUp() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.givenUp
 }
 
 func (w *worker) isElsewhere() bool {
