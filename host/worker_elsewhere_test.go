@@ -3,11 +3,16 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/slipway-run/slipway/host/launch"
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/internal/testkit"
@@ -180,4 +185,35 @@ func TestAcceptedIsNotElsewhere(t *testing.T) {
 			t.Errorf("it was waited for for %v more, elsewhere: %t", time.Since(began), w.isElsewhere())
 		}
 	})
+}
+
+// TestSettingsShowNoPassword: what is kept of settings, and told where they have changed, has no password in it, also of one that stands in an address.
+func TestSettingsShowNoPassword(t *testing.T) {
+	t.Parallel()
+	const was, is = "http://10.0.0.5:7788", "http://user:hidden@10.0.0.6:7788"
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	settings := func(address string) map[string]string {
+		f, diags := hclsyntax.ParseConfig([]byte(fmt.Sprintf("address = %q", address)), "f.hcl", hcl.InitialPos)
+		if diags.HasErrors() {
+			t.Fatal(diags)
+		}
+		cfg := testConfig("m")
+		cfg.Workers[0].Body = f.Body
+		p := h.newPlugin(cfg, cfg.Plugins[0])
+		p.proc = told{h.allPlugins()[0].proc}
+		return p.settingsOf("m")
+	}
+	before, now := settings(was), settings(is)
+	if !strings.Contains(before["address"], was) || now["address"] == "" || strings.Contains(fmt.Sprint(now, differing(before, now)), "hidden") {
+		t.Errorf("%v, %v: %s", before, now, differing(before, now))
+	}
+}
+
+// told is a plugin's process that has told that its workers have an address.
+type told struct{ process }
+
+func (p told) State() launch.Report {
+	r := p.process.State()
+	r.Info.WorkerSchema.Fields = []sdk.Field{{Name: "address", Type: sdk.TypeString}}
+	return r
 }
