@@ -93,19 +93,26 @@ func noteRemoved(row *store.Container) error {
 }
 
 // makeWay takes the owner from a container that is over, in the transaction that claims the next one: there is always one that is found. What ran in it is remembered as
-// long as that of others, under no owner.
+// long as that of others, under no owner. The volumes that it has left go: who seals it now gets no outputs, for those of the next one have the same names.
 func (h *Host) makeWay(tx *store.Tx, owner string) error {
 	row, err := tx.ContainerByOwner(owner)
 	if err != nil {
 		return ignoreNotFound(err)
 	}
-	if anew, err := mayGiveWay(tx, row); err != nil || !anew {
-		return err // the claim fails
+	anew, err := mayGiveWay(tx, row)
+	if err == nil && !anew { // its outputs have become artifacts since it was looked at
+		err = &GoneError{Owner: owner, State: row.State}
 	}
-	_, err = h.moveContainer(tx, row.ID, lifecycle.Renewed, func(row *store.Container) error {
+	if err != nil {
+		return err
+	}
+	if _, err = h.moveContainer(tx, row.ID, lifecycle.Renewed, func(row *store.Container) error {
 		row.Owner = ""
 		return nil
-	})
+	}); err != nil {
+		return err
+	}
+	_, err = h.doomVolumes(tx, row.ID)
 	return err
 }
 

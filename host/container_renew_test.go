@@ -239,6 +239,60 @@ func TestRenewWithArtifacts(t *testing.T) {
 	}
 }
 
+// TestRenewedIsNotSealed: who seals a container in which nothing was started, while its owner gets another one, gets no outputs of it: those of the other have the same names.
+func TestRenewedIsNotSealed(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	req := ContainerRequest{Outputs: []Output{{Name: "out", Path: "out"}}}
+	ctx := testkit.Context(t)
+	first, err := h.Container(ctx, "owner", req)
+	if err == nil {
+		err = first.destroyOnly(ctx) // the first half of sealing it
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := ranIn(t, h, "owner", req)
+	if second.id == first.id {
+		t.Fatal("the owner has the first still")
+	}
+	if outputs, err := first.Seal(ctx); !errors.As(err, new(*LostError)) {
+		t.Errorf("the outputs of the first are %v, %v", outputs, err)
+	}
+	outputs, err := second.Seal(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := h.volumes(ctx, store.VolumeFilter{Artifact: outputs["out"].ID})
+	if err != nil || len(kept) != 1 || kept[0].ID != second.record.Outputs["out"] {
+		t.Errorf("what the second has made is %+v, %v, want %s", kept, err, second.record.Outputs["out"])
+	}
+}
+
+// TestStepIsNotRenewed: what a run has begun is the run's, and is not begun once more since somebody has removed a step's container.
+func TestStepIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	rt := &hooked{Runtime: newMemory(t, "m"), hook: func(_ context.Context, call, _ string, n int, real func() error) error {
+		if call == "start" && n > 1 {
+			return sdk.NewInvalid(sdk.ReasonSpec, "once more")
+		}
+		return real()
+	}}
+	req := runLeft(t, rt, dir)
+	h := openHost(t, rt, Options{StateDir: dir}, "m")
+	if err := h.RemoveContainer(testkit.Context(t), RunOwner("r", "s")); err != nil {
+		t.Fatal(err)
+	}
+	res, err := h.Run(testkit.Context(t), req)
+	if err != nil || states(res) != "s=aborted" {
+		t.Errorf("it came to %s, %v", states(res), err)
+	}
+	if got := rt.calls("start"); got != 1 {
+		t.Errorf("%d starts", got)
+	}
+}
+
 // isOver tells whether a row is that of a container, which is over and nobody's any more.
 func isOver(c *Container) func(store.Container) bool {
 	return func(row store.Container) bool { return row.ID == string(c.id) && row.Owner == "" && over(row.State) }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
@@ -37,7 +38,8 @@ func (c *Container) Destroy(ctx context.Context) error {
 
 // RemoveContainer destroys an owner's container, as [Container.Destroy] does, and says that its owner is done with what ran in it: who asks under that owner after it gets a
 // new container, in which everything may run again. Until then the record of what ran stays. Where it is still being made, or waits for a place, that is given up and undone first:
-// who asked for it is told by an *AbortedError, and the owner may ask again. An owner who has none, and waits for none, is sdk.NotFound.
+// who asked for it is told by an *AbortedError, and the owner may ask again. What a run has begun is not begun again for that: its step was aborted. An owner who has none, and
+// waits for none, is sdk.NotFound.
 func (h *Host) RemoveContainer(ctx context.Context, owner string) error {
 	stopped, err := h.stopCreation(ctx, owner)
 	if err != nil {
@@ -51,7 +53,7 @@ func (h *Host) RemoveContainer(ctx context.Context, owner string) error {
 		return &sdk.Error{Class: sdk.NotFound, Kind: sdk.KindContainer, ID: owner, Message: fmt.Sprintf("%s has no container", owner)}
 	}
 	if err == nil {
-		err = h.destroyContainer(ctx, row.ID, doom{volumes: true, removed: true})
+		err = h.destroyContainer(ctx, row.ID, doom{volumes: true, removed: !strings.HasPrefix(owner, runPrefix)})
 	}
 	if err != nil {
 		return fmt.Errorf("container of %s: %w", owner, err)

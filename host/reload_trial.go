@@ -103,6 +103,7 @@ func (t *trial) accept() {
 	t.over = true
 	for _, w := range t.workers {
 		m := t.unproven[w]
+		w.setElsewhere(false) // with other settings; that it is with these is still to be seen
 		close(m.accepted)
 		if m.holds == "" {
 			w.setUnproven(nil)

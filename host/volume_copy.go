@@ -133,7 +133,7 @@ func (h *Host) roomOnDisk() {
 	tried := false
 	for _, f := range r.failures {
 		if errors.Is(f.err, sdk.ReasonStorage) || errors.Is(f.err, sdk.ReasonTooLarge) {
-			f.until, f.next, tried = time.Time{}, backoff{}, true
+			f.until, f.next, tried = time.Now(), backoff{}, true
 		}
 	}
 	r.mu.Unlock()

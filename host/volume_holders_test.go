@@ -8,6 +8,7 @@ import (
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/host/store"
+	"github.com/slipway-run/slipway/sdk"
 )
 
 // Each volume of a worker has a holder: what its owner goes by where it has one, and no empty name where it has none.
@@ -61,5 +62,24 @@ func TestHolderOfAVolume(t *testing.T) {
 	})
 	if !errors.Is(err, undo) {
 		t.Error(err)
+	}
+}
+
+// TestRoomOnDiskTellsWhy: that there may be room on the host's disk has a copy be tried again, and who waits for it is told still why it could not be made.
+func TestRoomOnDiskTellsWhy(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	full := sdk.NewExhausted(sdk.ReasonStorage, "the disk is full")
+	if !h.rooms.begin("a") {
+		t.Fatal("it cannot be copied")
+	}
+	h.rooms.end("a", full)
+	if !h.rooms.pauses("a") {
+		t.Error("it is tried again at once")
+	}
+	h.roomOnDisk()
+	h.rooms.nextLook()
+	if err := h.rooms.failed("a"); err != full || h.rooms.pauses("a") {
+		t.Errorf("it could not be copied for %v, and is tried again: %t", err, !h.rooms.pauses("a"))
 	}
 }

@@ -31,6 +31,7 @@ type worker struct {
 	block     workerBlock
 	unproven  *unproven      // its settings have changed since it was seen last; nil: they have not
 	elsewhere bool           // it is another place than what is recorded of it
+	givenUp   bool           // it was retired while it was elsewhere
 	unwanted  bool           // the configuration has it no more, and it stays until nothing is there
 	held      string         // a reload looks at it: nothing is placed there meanwhile, for this reason
 	said      sdk.WorkerInfo // by its plugin

@@ -226,11 +226,11 @@ func (h *Host) clearWorker(ctx context.Context, w *worker) (bool, error) {
 	return err == nil, err
 }
 
-// isGone tells whether nothing can be moved from the worker any more: it has been away for as long as the host waits for it, or its name leads to another place.
+// isGone tells whether nothing can be moved from the worker any more: it has been away for as long as the host waits for it, or its name leads to another place and it was given up.
 func (w *worker) isGone() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.conn == nil && (w.elsewhere || time.Since(w.since) >= w.graces.Load().gone)
+	return w.conn == nil && (w.givenUp || !w.elsewhere && time.Since(w.since) >= w.graces.Load().gone)
 }
 
 func (w *worker) tellDrain(d Drain) {

@@ -27,24 +27,13 @@ import (
 // shownSetting is how long a value may be that is kept as it is, for people.
 const shownSetting = 200
 
-// settingsOf are all by which a worker's plugin finds its place, by what people call them. Values are as in JSON; one that may be secret is only told from others.
-func (h *Host) settingsOf(w *worker) map[string]string {
-	p := h.plugin(w.plugin)
-	if p == nil {
-		return nil
-	}
+// settingsOf are all by which the plugin finds a worker's place, by what people call them. Values are as in JSON; one that may be secret is only told from others.
+func (p *plugin) settingsOf(worker string) map[string]string {
 	out := make(map[string]string)
 	put := func(name string, value any, open bool) {
-		text, err := json.Marshal(value)
-		if err != nil { // strings, and what was JSON
-			return
+		if text, err := json.Marshal(value); err == nil { // strings, and what was JSON
+			out[name] = p.h.keptSetting(string(text), open)
 		}
-		if !open || len(text) > shownSetting {
-			mac := hmac.New(sha256.New, []byte(h.Installation()))
-			mac.Write(text)
-			text = []byte(hiddenSetting + hex.EncodeToString(mac.Sum(nil)))
-		}
-		out[name] = string(text)
 	}
 	put("the plugin's command", p.cfg.Command, true)
 	put("the plugin's args", p.cfg.Args, false)
@@ -64,10 +53,20 @@ func (h *Host) settingsOf(w *worker) map[string]string {
 		}
 	}
 	body("the plugin's ", p.cfg.Body, info.PluginSchema)
-	if block, ok := p.block(w.name); ok {
+	if block, ok := p.block(worker); ok {
 		body("", block.Body, info.WorkerSchema)
 	}
 	return out
+}
+
+// keptSetting is a value as it is kept, and shown: as it is if it may be seen by anybody, and has no URL with a user in it, whose password would be seen, too.
+func (h *Host) keptSetting(text string, open bool) string {
+	if _, url, is := strings.Cut(text, "://"); open && len(text) <= shownSetting && (!is || !strings.Contains(url, "@")) {
+		return text
+	}
+	mac := hmac.New(sha256.New, []byte(h.Installation()))
+	mac.Write([]byte(text))
+	return hiddenSetting + hex.EncodeToString(mac.Sum(nil))
 }
 
 // hiddenSetting is how a value begins that is only told from others.
@@ -111,7 +110,11 @@ func differing(before, now map[string]string) string {
 // recall wants a worker to be the place that it was when it was seen last, by this host or an earlier one, or one on which the records have nothing. One that is not is left alone, and so
 // is what is recorded of it, until its operator says what shall be. Keep notes the settings that it has now: to be called once its incarnations are noted.
 func (h *Host) recall(ctx context.Context, w *worker, conn sdk.Worker, s sdk.Status) (keep func(context.Context), err error) {
-	now := h.settingsOf(w)
+	p := h.plugin(w.plugin)
+	if p == nil { // it is being taken out
+		return nil, sdk.NewUnavailable(nil, "plugin %q is not in the configuration", w.plugin)
+	}
+	now := p.settingsOf(w.name)
 	var row store.Worker
 	err = h.store.View(ctx, func(tx *store.Tx) (err error) {
 		row, err = tx.Worker(w.name)
@@ -169,14 +172,31 @@ func (h *Host) keepSettings(ctx context.Context, w *worker, now map[string]strin
 }
 
 // setElsewhere notes whether the worker's name leads to another place than what is recorded of it. While it does nothing there is given up for being away for long: it goes on where it
-// was. The time for that begins anew afterwards.
+// was. The time for that begins anew afterwards, for whoever waits for the worker already, too.
 func (w *worker) setElsewhere(is bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.elsewhere && !is && w.conn == nil {
 		w.since = time.Now()
+		close(w.up) // everyone who waits shall look again
+		w.up = make(chan struct{})
 	}
 	w.elsewhere = is
+	w.givenUp = w.givenUp && is
+}
+
+// giveUp notes that the operator retires the worker, who may know by now that its name leads elsewhere: then nothing that is recorded of it is waited for any more. One who had retired
+// it before wanted its artifacts to be copied.
+func (w *worker) giveUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.givenUp = w.elsewhere
+}
+
+func (w *worker) isGivenUp() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.givenUp
 }
 
 func (w *worker) isElsewhere() bool {

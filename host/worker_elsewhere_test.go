@@ -2,10 +2,17 @@ package host
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+
+	"github.com/slipway-run/slipway/host/launch"
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
 	"github.com/slipway-run/slipway/internal/testkit"
@@ -120,7 +127,7 @@ func TestElsewhereIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	w := newWorker("w", "p", 0, nil)
 	w.setElsewhere(true)
-	if w.isGone() != true || w.goneIn() <= 0 {
+	if w.isGone() || w.goneIn() <= 0 {
 		t.Errorf("it is waited for for %v, and can be emptied: %t", w.goneIn(), w.isGone())
 	}
 	w.cutIfGone()
@@ -132,4 +139,81 @@ func TestElsewhereIsWaitedFor(t *testing.T) {
 	if !w.report().Since.After(was) || w.goneIn() != 0 {
 		t.Errorf("once it does not, it is away since %v, before since %v", w.report().Since, was)
 	}
+}
+
+// TestRetiredBeforeElsewhere: who has a worker emptied has its artifacts copied and its work come to its end. That its name leads to another place after that is no reason to give
+// them up: only who retires it then does.
+func TestRetiredBeforeElsewhere(t *testing.T) {
+	t.Parallel()
+	dir, here, there := newStateDir(t), newMemory(t, "m"), newMemory(t, "m")
+	h := openAt(t, dir, "old", here)
+	if _, err := h.Container(testkit.Context(t), "owner", ContainerRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.RetireWorker(testkit.Context(t), "m", ""); err != nil {
+		t.Fatal(err)
+	}
+	closeTestHost(t, h)
+	h = openAt(t, dir, "new", there)
+	w := h.workers["m"]
+	if done, err := h.drainOnce(testkit.Context(t), w, newMover(h, w)); done || err != nil || stateOf(t, h, "owner") != lifecycle.ContainerReady {
+		t.Errorf("it is empty: %t, %v; what is at the old place is %s", done, err, stateOf(t, h, "owner"))
+	}
+	closeTestHost(t, h)
+	h = openAt(t, dir, "old", here)
+	if _, err := h.FindContainer(testkit.Context(t), "owner"); err != nil || stateOf(t, h, "owner") != lifecycle.ContainerReady {
+		t.Errorf("with the settings put back it is %s, %v", stateOf(t, h, "owner"), err)
+	}
+}
+
+// TestAcceptedIsNotElsewhere: a worker whose settings are put back while the place to which they lead does not answer is waited for as any that is away, and no longer.
+func TestAcceptedIsNotElsewhere(t *testing.T) {
+	t.Parallel()
+	testkit.Bubble(t, func(t testing.TB) {
+		w := newWorker("w", "p", time.Minute, nil)
+		w.setElsewhere(true)
+		ended := make(chan error, 1)
+		go func() {
+			_, err := w.acquirePatiently(t.Context())
+			ended <- err
+		}()
+		time.Sleep(time.Hour)
+		m := &unproven{holds: "something", seen: make(chan struct{}), accepted: make(chan struct{})}
+		(&trial{workers: []*worker{w}, unproven: map[*worker]*unproven{w: m}}).accept()
+		began := time.Now()
+		if gone := (*WorkerGoneError)(nil); !errors.As(<-ended, &gone) || time.Since(began) != time.Minute || w.isElsewhere() {
+			t.Errorf("it was waited for for %v more, elsewhere: %t", time.Since(began), w.isElsewhere())
+		}
+	})
+}
+
+// TestSettingsShowNoPassword: what is kept of settings, and told where they have changed, has no password in it, also of one that stands in an address.
+func TestSettingsShowNoPassword(t *testing.T) {
+	t.Parallel()
+	const was, is = "http://10.0.0.5:7788", "http://user:hidden@10.0.0.6:7788"
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	settings := func(address string) map[string]string {
+		f, diags := hclsyntax.ParseConfig([]byte(fmt.Sprintf("address = %q", address)), "f.hcl", hcl.InitialPos)
+		if diags.HasErrors() {
+			t.Fatal(diags)
+		}
+		cfg := testConfig("m")
+		cfg.Workers[0].Body = f.Body
+		p := h.newPlugin(cfg, cfg.Plugins[0])
+		p.proc = told{h.allPlugins()[0].proc}
+		return p.settingsOf("m")
+	}
+	before, now := settings(was), settings(is)
+	if !strings.Contains(before["address"], was) || now["address"] == "" || strings.Contains(fmt.Sprint(now, differing(before, now)), "hidden") {
+		t.Errorf("%v, %v: %s", before, now, differing(before, now))
+	}
+}
+
+// told is a plugin's process that has told that its workers have an address.
+type told struct{ process }
+
+func (p told) State() launch.Report {
+	r := p.process.State()
+	r.Info.WorkerSchema.Fields = []sdk.Field{{Name: "address", Type: sdk.TypeString}}
+	return r
 }

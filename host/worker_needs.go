@@ -21,7 +21,7 @@ import (
 func (h *Host) stillThere(ctx context.Context, w *worker) (d Drain, moves []move, kept []store.Container, err error) {
 	leases := h.index.Leases(w.name) // before the rows: a container has either at any moment
 	retiring, gone := w.ordered().state == pool.Retiring, w.isGone()
-	if retiring && w.isElsewhere() { // nothing leads to what is there, and its operator gives it up
+	if retiring && w.isGivenUp() { // nothing leads to what is there
 		return d, nil, nil, nil
 	}
 	var only []onlyThere

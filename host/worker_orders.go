@@ -46,8 +46,8 @@ func (h *Host) LandWorker(ctx context.Context, name, reason string) error {
 }
 
 // RetireWorker is LandWorker for a worker that will not come back: every artifact that is only there is copied, and what is left on it
-// is destroyed. Of one that has been away for as long as the host waits for a worker, only the records go; of one that the configuration has no more, they go
-// at once.
+// is destroyed. Of one that has been away for as long as the host waits for a worker, only the records go; of one that the configuration has no more, or whose name is known to
+// lead to another place than what is recorded, they go at once.
 func (h *Host) RetireWorker(ctx context.Context, name, reason string) error {
 	return h.order(ctx, name, orders{pool.Retiring, reason})
 }
@@ -81,6 +81,9 @@ func (h *Host) order(ctx context.Context, name string, o orders) error {
 		return errors.Join(fmt.Errorf("worker %s: %w", name, err), h.startDrain(w))
 	}
 	w.obey(o)
+	if o.state == pool.Retiring {
+		w.giveUp()
+	}
 	h.tellPlacement(w)
 	return h.startDrain(w)
 }

@@ -72,6 +72,9 @@ func (c Config) check(worker string) (Config, error) {
 	if info, err := os.Stat(c.Shim); err != nil || !info.Mode().IsRegular() {
 		return bad("there is no program %s; set \"shim\" to where slipway-shim for %s is (make build makes it)", c.Shim, c.Architecture)
 	}
+	if c.Peers == "plugin" && c.PeerZone == "" {
+		return bad("peers = \"plugin\" says how volumes stream within a zone: set \"peer_zone\", too")
+	}
 	for name, p := range map[string]string{"rootfs": c.Rootfs, "certs": c.Certs} {
 		if p != "" && !cleanAbsolute(p) {
 			return bad("%s %q must be a clean absolute path on the worker", name, p)

@@ -33,6 +33,7 @@ func TestConfigRefuses(t *testing.T) {
 		}, "git"},
 		"a privileged type":     {func(c *Config) { c.ResourceType = []ResourceType{{Name: "git", Image: "/git", Privileged: true}} }, `privileged = "allow"`},
 		"not a network":         {func(c *Config) { c.DenyNetworks = []string{"10.0.0.0"} }, "deny_networks"},
+		"peers in no zone":      {func(c *Config) { c.Peers = "plugin" }, "peer_zone"},
 		"a negative limit":      {func(c *Config) { c.PIDs = -1 }, "pids"},
 		"a negative time limit": {func(c *Config) { c.RequestTimeout = -1 }, "request_timeout"},
 	} {
