@@ -31,6 +31,7 @@ func TestBadInput(t *testing.T) {
 		"archives":                testArchives,
 		"a volume vanished":       testVolumeVanished,
 		"a container vanished":    testContainerVanished,
+		"its first process died":  testFirstProcessDied,
 		"somebody's container":    testForeignContainer,
 		"somebody's volume":       testForeignVolume,
 		"another token":           testOtherToken,

@@ -44,8 +44,16 @@ type facts struct {
 	ready  bool
 }
 
-// facts gives what is known of one of ours; another's is not found.
+// facts gives what is known of one of ours in which something may run; another's is not found.
 func (w *worker) facts(ctx context.Context, id sdk.ContainerID) (facts, error) {
+	if w.over(id) {
+		return facts{}, sdk.NewNotFound(sdk.KindContainer, string(id))
+	}
+	return w.recorded(ctx, id)
+}
+
+// recorded gives what the server knows of one of ours.
+func (w *worker) recorded(ctx context.Context, id sdk.ContainerID) (facts, error) {
 	w.mu.Lock()
 	f, ok := w.known[id]
 	w.mu.Unlock()
@@ -157,6 +165,9 @@ func (w *worker) ours(ctx context.Context, filter sdk.Filter) (map[sdk.Container
 			continue
 		}
 		g.Go(func() error {
+			if err := w.check(each, id); err != nil {
+				return err
+			}
 			f, err := w.facts(each, id)
 			if sdk.IsNotFound(err, sdk.KindContainer) {
 				return nil // gone meanwhile, or not ours
@@ -193,7 +204,7 @@ func (w *worker) goneAmong(ctx context.Context, volumes []claim.Volume, listed m
 			} else if !there {
 				continue
 			}
-			f.State, f.Reason = sdk.ContainerGone, w.garden.String()+" does not know it any more"
+			f.State, f.Reason = sdk.ContainerGone, w.goneFrom(id)
 		}
 		gone = append(gone, f)
 	}
@@ -214,7 +225,7 @@ func (w *worker) DestroyContainer(ctx context.Context, id sdk.ContainerID) error
 
 // remove takes away all that there is of a container. Its lock is held. Last says that it will not be made again.
 func (w *worker) remove(ctx context.Context, id sdk.ContainerID, last bool) error {
-	f, err := w.facts(ctx, id)
+	f, err := w.recorded(ctx, id)
 	known := err == nil
 	if known {
 		w.rest(ctx, id)
@@ -228,6 +239,8 @@ func (w *worker) remove(ctx context.Context, id sdk.ContainerID, last bool) erro
 	}
 	w.forget(id)
 	w.Forget(id)
+	w.suspect(id, false)
+	w.mark(w.dead, id, false)
 	own := []string{rootVolume(id), slipwayVolume(id)}
 	for i := range f.mounts {
 		own = append(own, mountVolume(id, i))

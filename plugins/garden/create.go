@@ -70,7 +70,7 @@ func (w *worker) before(ctx context.Context, spec sdk.ContainerSpec, list *listi
 	if list.handles, err = w.garden.List(ctx, nil); err != nil {
 		return false, err
 	}
-	if !slices.Contains(list.handles, string(spec.ID)) {
+	if w.over(spec.ID) || !slices.Contains(list.handles, string(spec.ID)) {
 		left, there, err := w.store.Lookup(ctx, slipwayVolume(spec.ID))
 		switch {
 		case err != nil || !there:

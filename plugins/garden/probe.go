@@ -28,7 +28,8 @@ type abilities struct {
 // bare says how an empty container is made to see whether it works.
 type bare struct {
 	strict, privileged bool
-	handle             string // empty: one that can be no container's id
+	handle             string       // empty: one that can be no container's id
+	beside             claim.Volume // another container's with its shim, which it then has read-only; zero: one of its own
 }
 
 // What a probe asks as limits, to look for them in its own cgroup.
@@ -235,13 +236,17 @@ func (w *worker) withBare(ctx context.Context, b bare, do func(handle string) er
 		}
 	}()
 	properties := map[string]string{claim.OwnProperty: name, propProbe: strconv.FormatInt(time.Now().Unix(), 10)}
-	base, err := w.shimBase(ctx, b.privileged)
-	if err != nil {
-		return err
-	}
-	slipway, err := w.store.Make(ctx, claim.Own{Handle: slipwayHandle, Clone: base.ID, Privileged: b.privileged, Properties: properties})
-	if err != nil {
-		return err
+	slipway, scratch := b.beside, garden.BindMountModeRO
+	if slipway.ID == "" {
+		scratch = garden.BindMountModeRW
+		base, err := w.shimBase(ctx, b.privileged)
+		if err != nil {
+			return err
+		}
+		slipway, err = w.store.Make(ctx, claim.Own{Handle: slipwayHandle, Clone: base.ID, Privileged: b.privileged, Properties: properties})
+		if err != nil {
+			return err
+		}
 	}
 	top, err := w.store.Make(ctx, claim.Own{Handle: rootHandle, Privileged: b.privileged, Properties: properties})
 	if err != nil {
@@ -258,7 +263,7 @@ func (w *worker) withBare(ctx context.Context, b bare, do func(handle string) er
 		Properties: garden.Properties{propProbe: properties[propProbe]},
 		BindMounts: []garden.BindMount{
 			{SrcPath: slipway.Path + "/bin", DstPath: binPath, Mode: garden.BindMountModeRO},
-			{SrcPath: slipway.Path + "/scratch", DstPath: scratchPath, Mode: garden.BindMountModeRW},
+			{SrcPath: slipway.Path + "/scratch", DstPath: scratchPath, Mode: scratch},
 		},
 		Limits: garden.Limits{
 			//lint:ignore SA1019 servers from before Weight read the other

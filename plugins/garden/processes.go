@@ -36,8 +36,11 @@ func (w *worker) exec(ctx context.Context, id sdk.ContainerID, argv []string, st
 	if f, ok := stdin.(*os.File); ok {
 		stdin = text{shim.TextStdin(f), f}
 	}
-	err := w.garden.Exec(ctx, string(id), spec, stdin, stdout, stderr)
-	if _, refused := errors.AsType[*gdn.Refusal](err); refused && !w.marked(w.making, id) && w.vanishes(ctx, id) {
+	status, err := w.garden.Exec(ctx, string(id), spec, stdin, stdout, stderr)
+	if status > 128 && !w.marked(w.making, id) { // it was killed, perhaps with all others
+		w.suspect(id, true)
+	}
+	if _, refused := errors.AsType[*gdn.Refusal](err); refused && !w.marked(w.making, id) && (w.hasEnded(ctx, id) || w.vanishes(ctx, id)) {
 		err = sdk.NewNotFound(sdk.KindContainer, string(id))
 	}
 	if w.marked(w.ending, id) {

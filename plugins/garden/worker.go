@@ -37,6 +37,9 @@ type worker struct {
 	ending map[sdk.ContainerID]bool  // being destroyed by this process
 	known  map[sdk.ContainerID]facts // of containers that are ready: they do not change any more
 
+	suspects map[sdk.ContainerID]bool // may be dead: a command in them was killed, or refused
+	dead     map[sdk.ContainerID]bool // nothing runs in them any more, though the server lists them
+
 	probing   *probing   // nil: nobody looks
 	abilities *abilities // found by a probe; nil: none has succeeded, or a server was away since
 	former    *abilities // what the last probe found before a server was away
@@ -57,6 +60,7 @@ func newWorker(name string, c Config, pipes *claim.Pipes, log *slog.Logger) (*wo
 	w := &worker{
 		name: name, config: c, log: log,
 		making: make(map[sdk.ContainerID]bool), ending: make(map[sdk.ContainerID]bool), known: make(map[sdk.ContainerID]facts),
+		suspects: make(map[sdk.ContainerID]bool), dead: make(map[sdk.ContainerID]bool),
 	}
 	if w.digest, err = digest(c.Shim); err != nil {
 		return nil, sdk.NewInvalid(sdk.ReasonConfig, "worker %q: shim %s: %v", name, c.Shim, err)

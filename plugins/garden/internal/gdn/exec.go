@@ -12,11 +12,11 @@ import (
 	"code.cloudfoundry.org/garden/client/connection"
 )
 
-// Exec runs a command in a container until it has ended or ctx has; its exit status is not told. It uses no stream afterwards. Stdin must be
+// Exec runs a command in a container until it has ended or ctx has, and gives its exit status; after a signal that is 128 and the signal's number. It uses no stream afterwards. Stdin must be
 // nil, or have a SetReadDeadline as an os.File has; it gets to the command unharmed only if it is UTF-8, and that in each Read.
 //
 // A command goes on when ctx ends, with its stdin at its end.
-func (s *Server) Exec(ctx context.Context, handle string, spec garden.ProcessSpec, stdin io.Reader, stdout, stderr io.Writer) error {
+func (s *Server) Exec(ctx context.Context, handle string, spec garden.ProcessSpec, stdin io.Reader, stdout, stderr io.Writer) (status int, err error) {
 	own, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w := &wire{s: s, ctx: own}
@@ -35,7 +35,7 @@ func (s *Server) Exec(ctx context.Context, handle string, spec garden.ProcessSpe
 		err = context.DeadlineExceeded
 	}
 	if err != nil {
-		return s.missing(ctx, handle, err)
+		return 0, s.missing(ctx, handle, err)
 	}
 	defer context.AfterFunc(own, func() {
 		w.close()
@@ -43,8 +43,8 @@ func (s *Server) Exec(ctx context.Context, handle string, spec garden.ProcessSpe
 			_ = f.SetWriteDeadline(past) // the library may be blocked in it
 		}
 	})()
-	_, err = process.Wait() // returns once nothing writes into stdout and stderr any more
-	return s.missing(ctx, handle, err)
+	status, err = process.Wait() // returns once nothing writes into stdout and stderr any more
+	return status, s.missing(ctx, handle, err)
 }
 
 var past = time.Unix(1, 0)

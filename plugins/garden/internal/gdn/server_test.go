@@ -70,7 +70,7 @@ func TestServer(t *testing.T) {
 		if err := s.SetProperty(ctx, "two", "a", "b"); !sdk.IsNotFound(err, sdk.KindContainer) {
 			t.Errorf("setting a property: %v", err)
 		}
-		if err := s.Exec(ctx, "two", garden.ProcessSpec{Path: "/bin/true"}, nil, io.Discard, io.Discard); !sdk.IsNotFound(err, sdk.KindContainer) {
+		if _, err := s.Exec(ctx, "two", garden.ProcessSpec{Path: "/bin/true"}, nil, io.Discard, io.Discard); !sdk.IsNotFound(err, sdk.KindContainer) {
 			t.Errorf("a command: %v", err)
 		}
 		if err := s.Destroy(ctx, "two"); err != nil {
@@ -84,7 +84,8 @@ func TestServer(t *testing.T) {
 		stdin, out := pipe(t), pipe(t)
 		done := make(chan error, 1)
 		go func() {
-			done <- s.Exec(ctx, "one", garden.ProcessSpec{Path: "/bin/sh", Args: []string{"-c", "echo ready; cat"}}, stdin.r, out.w, io.Discard)
+			_, err := s.Exec(ctx, "one", garden.ProcessSpec{Path: "/bin/sh", Args: []string{"-c", "echo ready; cat"}}, stdin.r, out.w, io.Discard)
+			done <- err
 		}()
 		if line, err := io.ReadAll(io.LimitReader(out.r, 6)); string(line) != "ready\n" {
 			t.Fatalf("%q, %v", line, err)
@@ -115,7 +116,7 @@ func TestServer(t *testing.T) {
 func testCommands(t *testing.T, s *Server) {
 	ctx := testkit.Context(t)
 	var stdout, stderr bytes.Buffer
-	if err := s.Exec(ctx, "one", garden.ProcessSpec{Path: "/bin/sh", Args: []string{"-c", "echo out; echo err >&2; exit 7"}, User: "0"}, nil, &stdout, &stderr); err != nil {
+	if _, err := s.Exec(ctx, "one", garden.ProcessSpec{Path: "/bin/sh", Args: []string{"-c", "echo out; echo err >&2; exit 7"}, User: "0"}, nil, &stdout, &stderr); err != nil {
 		t.Error(err)
 	}
 	if stdout.String() != "out\n" || stderr.String() != "err\n" {
@@ -127,14 +128,14 @@ func testCommands(t *testing.T, s *Server) {
 		stdin.w.Close()
 	}()
 	stdout.Reset()
-	if err := s.Exec(ctx, "one", garden.ProcessSpec{Path: "/bin/sh", Args: []string{"-c", "sha256sum"}}, stdin.r, &stdout, io.Discard); err != nil {
+	if _, err := s.Exec(ctx, "one", garden.ProcessSpec{Path: "/bin/sh", Args: []string{"-c", "sha256sum"}}, stdin.r, &stdout, io.Discard); err != nil {
 		t.Error(err)
 	}
 	if want := "107b265e8f4929e55502f5983fa1aeecf470db365011336380497fbf43603339  -\n"; stdout.String() != want {
 		t.Errorf("a MiB of stdin came to %q, want %q", stdout.String(), want)
 	}
 	var refusal *Refusal
-	if err := s.Exec(ctx, "one", garden.ProcessSpec{Path: "/not/there"}, nil, io.Discard, io.Discard); !errors.As(err, &refusal) {
+	if _, err := s.Exec(ctx, "one", garden.ProcessSpec{Path: "/not/there"}, nil, io.Discard, io.Discard); !errors.As(err, &refusal) {
 		t.Errorf("an executable that is missing: %v", err)
 	}
 }
@@ -145,7 +146,8 @@ func testCancel(t *testing.T, s *Server) {
 	stdin, out := pipe(t), pipe(t)
 	done := make(chan error, 1)
 	go func() {
-		done <- s.Exec(ctx, "one", garden.ProcessSpec{Path: "/bin/sh", Args: []string{"-c", "echo ready; exec sleep 3600"}}, stdin.r, out.w, io.Discard)
+		_, err := s.Exec(ctx, "one", garden.ProcessSpec{Path: "/bin/sh", Args: []string{"-c", "echo ready; exec sleep 3600"}}, stdin.r, out.w, io.Discard)
+		done <- err
 	}()
 	if line, err := io.ReadAll(io.LimitReader(out.r, 6)); string(line) != "ready\n" {
 		t.Fatalf("%q, %v", line, err)
@@ -163,7 +165,7 @@ func testCancel(t *testing.T, s *Server) {
 		t.Errorf("what came into stdin after the end was taken: %v", err)
 	}
 	var ps bytes.Buffer
-	if err := s.Exec(testkit.Context(t), "one", garden.ProcessSpec{Path: "/bin/sh", Args: []string{"-c", "ps -o args"}}, nil, &ps, io.Discard); err != nil || !strings.Contains(ps.String(), "sleep 3600") {
+	if _, err := s.Exec(testkit.Context(t), "one", garden.ProcessSpec{Path: "/bin/sh", Args: []string{"-c", "ps -o args"}}, nil, &ps, io.Discard); err != nil || !strings.Contains(ps.String(), "sleep 3600") {
 		t.Errorf("%v; the command is gone:\n%s", err, ps.String())
 	}
 }
