@@ -257,4 +257,7 @@ func testPrivilegedDenied(t *testing.T, x *world) {
 	}
 	want(t, deny.CreateVolume(testkit.Context(t), sdk.VolumeSpec{ID: "v", Token: token, Privileged: true}), sdk.Unsupported, "", "privileged")
 	want(t, deny.CreateContainer(testkit.Context(t), sdk.ContainerSpec{ID: "c", Token: token, Privileged: true}, nil), sdk.Unsupported, "", "privileged")
+	unable := x.with(t, func(*Config) {})
+	unable.abilities = &abilities{} // of servers that make none
+	want(t, unable.CreateVolume(testkit.Context(t), sdk.VolumeSpec{ID: "v", Token: token, Privileged: true}), sdk.Unsupported, "", "privileged")
 }

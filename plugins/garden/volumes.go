@@ -16,6 +16,12 @@ func (w *worker) CreateVolume(ctx context.Context, spec sdk.VolumeSpec) error {
 	if spec.Privileged && w.config.Privileged != "allow" {
 		return sdk.NewUnsupported(sdk.FeaturePrivileged)
 	}
+	// It may be allowed, and Garden cannot make the containers that are to have it. With Garden away nobody knows.
+	if spec.Privileged {
+		if a, err := w.able(ctx); err == nil && !slices.Contains(a.features, sdk.FeaturePrivileged) {
+			return sdk.NewUnsupported(sdk.FeaturePrivileged)
+		}
+	}
 	return w.store.CreateVolume(ctx, spec)
 }
 

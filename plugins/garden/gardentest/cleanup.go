@@ -28,6 +28,7 @@ func (s *Servers) cleanUp(t testing.TB) {
 		p.end(asked)
 		cancel()
 	}
+	s.endNamespaces()
 	if err := clear(ctx, s.Dir); err != nil {
 		t.Errorf("gardentest: clean-up: %v", err)
 	}

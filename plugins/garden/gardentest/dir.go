@@ -88,6 +88,9 @@ func clear(ctx context.Context, dir string) error {
 	if err := deleteContainers(ctx, filepath.Join(dir, "garden", "engine", "runc")); err != nil {
 		return err
 	}
+	if err := clearGuardian(ctx, dir); err != nil {
+		return err
+	}
 	if err := unmount(dir); err != nil {
 		return err
 	}
@@ -115,7 +118,7 @@ func deleteContainers(ctx context.Context, state string) error {
 	return nil
 }
 
-// mountsIn gives the mount points below a directory, the later mounted first.
+// mountsIn gives the mount points below a directory, and itself if it is one, the later mounted first.
 func mountsIn(dir string) ([]string, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -130,7 +133,7 @@ func mountsIn(dir string) ([]string, error) {
 		if len(fields) < 5 {
 			return nil, fmt.Errorf("/proc/self/mountinfo: a line without mount point: %q", lines.Text())
 		}
-		if point := unescape.Replace(fields[4]); strings.HasPrefix(point, dir+"/") {
+		if point := unescape.Replace(fields[4]); point == dir || strings.HasPrefix(point, dir+"/") {
 			points = append(points, point)
 		}
 	}
@@ -145,7 +148,11 @@ func unmount(dir string) error {
 		return err
 	}
 	for _, p := range points {
-		if err := unix.Unmount(p, unix.UMOUNT_NOFOLLOW); err != nil {
+		flags := unix.UMOUNT_NOFOLLOW
+		if p == dir { // who holds its lock may have opened it there
+			flags |= unix.MNT_DETACH
+		}
+		if err := unix.Unmount(p, flags); err != nil {
 			return fmt.Errorf("unmount %s: %w", p, err)
 		}
 	}

@@ -35,7 +35,7 @@ type Houdini struct {
 // StartHoudini starts a Houdini, waits until it answers, and clears it away when the test ends. It skips the test where Start does.
 func StartHoudini(t testing.TB) *Houdini {
 	t.Helper()
-	p := find(t)
+	p := find(t, Options{})
 	image := Busybox(t)
 	ctx := testkit.Context(t)
 	sweep(ctx, t)

@@ -29,7 +29,7 @@ func TestNothingLeft(t *testing.T) {
 	})
 	t.Run("sweep", func(t *testing.T) {
 		ctx := testkit.Context(t)
-		s, err := open(find(t), Options{})
+		s, err := open(find(t, Options{}), Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func groupsOf(t *testing.T, dir, handle string) string {
 }
 
 func TestRemoveStopsAtMounts(t *testing.T) {
-	find(t)
+	find(t, Options{})
 	dir, lock, err := makeDir()
 	if err != nil {
 		t.Fatal(err)

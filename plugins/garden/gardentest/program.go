@@ -20,10 +20,11 @@ import (
 // programs are the paths of the servers.
 type programs struct {
 	garden, baggageclaim, houdini string
+	guardian                      string // the directory of its programs; empty where it is not asked for
 }
 
 // find looks for the programs where build.sh keeps what it would build from this checkout.
-func find(t testing.TB) programs {
+func find(t testing.TB, o Options) programs {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		testkit.Lacking(t, "root, which containers and volumes need: run the tests as root")
@@ -35,7 +36,8 @@ func find(t testing.TB) programs {
 	if err != nil {
 		t.Fatalf("gardentest: go env GOMOD: %v", err)
 	}
-	p, err := cached(filepath.Dir(strings.TrimSpace(string(mod))))
+	checkout := filepath.Dir(strings.TrimSpace(string(mod)))
+	p, err := cached(checkout)
 	if err != nil {
 		t.Fatalf("gardentest: %v", err)
 	}
@@ -43,6 +45,9 @@ func find(t testing.TB) programs {
 		if s, err := os.Stat(path); err != nil || !s.Mode().IsRegular() || s.Mode()&0o111 == 0 {
 			testkit.Lacking(t, "program %s: build it with `make deps`, again after changes of its sources", path)
 		}
+	}
+	if o.Guardian {
+		p.guardian = findGuardian(t, checkout)
 	}
 	return p
 }

@@ -44,6 +44,9 @@ type Options struct {
 	LikeGuardian  bool // Garden has forgotten its containers' properties, and does not list them any more, after it was killed
 	LikeConcourse bool // Garden answers as Concourse's containerd backend does where that differs from guardian
 	NoLimits      bool // Garden ignores the limits of containers, silently
+
+	// Guardian is Garden, on a unix socket, with a network of its own. It takes MaxContainers and Driver, and no other option.
+	Guardian bool
 }
 
 // Servers are a Garden server and a Baggageclaim beside it, made by Start. Methods that start and end a server are for one goroutine at a time,
@@ -58,6 +61,7 @@ type Servers struct {
 	programs programs
 	lock     *os.File
 	ports    ports
+	guardian *guardian // once it was started
 
 	mu                   sync.Mutex
 	garden, baggage      *process // the last ones started
@@ -71,7 +75,8 @@ type ports struct{ garden, baggage, debug int }
 // test without root, runc, or the programs. What a test binary that was killed had left is cleared away first.
 func Start(t testing.TB, o Options) *Servers {
 	t.Helper()
-	p := find(t)
+	p := find(t, o)
+	o.Unix = o.Unix || o.Guardian
 	ctx := testkit.Context(t)
 	sweep(ctx, t)
 	s, err := open(p, o)
@@ -142,6 +147,21 @@ func (s *Servers) choose() error {
 }
 
 func (s *Servers) startGarden(ctx context.Context) error {
+	p, err := s.startGardenProcess(ctx)
+	if err != nil {
+		return err
+	}
+	s.set(&s.garden, p)
+	if err := p.await(ctx, s.gardenAPI.ping); err != nil {
+		return fmt.Errorf("garden: %w", err)
+	}
+	return nil
+}
+
+func (s *Servers) startGardenProcess(ctx context.Context) (*process, error) {
+	if s.options.Guardian {
+		return s.startGuardian(ctx)
+	}
 	listen := local(s.ports.garden)
 	if s.options.Unix {
 		listen = filepath.Join(s.Dir, "garden.sock")
@@ -155,15 +175,7 @@ func (s *Servers) startGarden(ctx context.Context) error {
 			args = append(args, flag)
 		}
 	}
-	p, err := start(s.Dir, s.programs.garden, args...)
-	if err != nil {
-		return err
-	}
-	s.set(&s.garden, p)
-	if err := p.await(ctx, s.gardenAPI.ping); err != nil {
-		return fmt.Errorf("garden: %w", err)
-	}
-	return nil
+	return start(s.Dir, s.programs.garden, args...)
 }
 
 func (s *Servers) startBaggageclaim(ctx context.Context) error {
