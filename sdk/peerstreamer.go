@@ -6,7 +6,7 @@ import "context"
 // between workers of one zone that name the same protocol, and falls back to relaying into another fresh volume.
 type PeerStreamer interface {
 	// PeerTicket makes the receiving worker ready for one stream into an open volume. The ticket works
-	// once, for at most ten minutes.
+	// once, for at most ten minutes. [Tickets] keeps what it stands for.
 	PeerTicket(ctx context.Context, dst VolumeID, in StreamIn) (PeerTicket, error)
 	// PeerSend sends a sealed volume to where the ticket says, and returns once the far end has it whole. Cancelling ctx
 	// stops both ends. After an error the content of the receiving volume is undefined.

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/zclconf/go-cty/cty"
@@ -82,14 +82,14 @@ func notation(t sdk.FieldType, s string) string {
 	switch t {
 	case sdk.TypeDuration:
 		if _, err := time.ParseDuration(s); err != nil {
-			if _, err := time.ParseDuration(oneDigit(s)); err == nil {
+			if _, err := time.ParseDuration(digits.ReplaceAllLiteralString(s, "1")); err == nil {
 				return "beyond what a duration can be, which is 2562047h or about 292 years"
 			}
 			return `not a duration: write numbers with h, m, s or ms, such as "1m30s"`
 		}
 	case sdk.TypeBytes:
 		if _, err := sdk.ParseBytes(s); err != nil {
-			if _, err := sdk.ParseBytes(oneDigit(s)); err == nil {
+			if _, err := sdk.ParseBytes(digits.ReplaceAllLiteralString(s, "1")); err == nil {
 				return "more than a size can be, which is 8388607TiB"
 			}
 			return `not a size: write a whole number with B, KiB, MiB, GiB or TiB, such as "64MiB"`
@@ -98,22 +98,8 @@ func notation(t sdk.FieldType, s string) string {
 	return ""
 }
 
-// oneDigit has one digit in place of each run of them: what can be read then, and could not be before, was too large.
-func oneDigit(s string) string {
-	var out strings.Builder
-	within := false
-	for _, r := range s {
-		digit := r >= '0' && r <= '9'
-		switch {
-		case !digit:
-			out.WriteRune(r)
-		case !within:
-			out.WriteByte('1')
-		}
-		within = digit
-	}
-	return out.String()
-}
+// digits are made one digit each: what can be read then, and could not be before, was too large.
+var digits = regexp.MustCompile(`[0-9]+`)
 
 func describe(v cty.Value, hidden bool) string {
 	t := v.Type()

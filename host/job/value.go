@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"regexp"
 	"strings"
 	"time"
 
@@ -220,7 +221,7 @@ func (r *reader) duration(c *hcl.BodyContent, name string, into *time.Duration) 
 		return
 	}
 	d, err := time.ParseDuration(s)
-	if _, short := time.ParseDuration(oneDigit(s)); err != nil && short == nil && !strings.HasPrefix(s, "-") {
+	if _, short := time.ParseDuration(digits.ReplaceAllLiteralString(s, "1")); err != nil && short == nil && !strings.HasPrefix(s, "-") {
 		r.wrong(c.Attributes[name].Expr.Range(), "Wrong value", "%q is more than a duration can be, which is 2562047h or about 292 years: it is %q.", name, s)
 		return
 	}
@@ -274,7 +275,7 @@ func (r *reader) number(c *hcl.BodyContent, name, want string, into *int64, pars
 	case v.Type() == cty.String:
 		s := v.AsString()
 		if n, ok = parse(s); !ok && !strings.Contains(s, ".") {
-			_, large = parse(oneDigit(s))
+			_, large = parse(digits.ReplaceAllLiteralString(s, "1"))
 		}
 	}
 	if large {
@@ -288,22 +289,8 @@ func (r *reader) number(c *hcl.BodyContent, name, want string, into *int64, pars
 	*into = n
 }
 
-// oneDigit has one digit in place of each run of them: what can be read then, and could not be before, was too large.
-func oneDigit(s string) string {
-	var out strings.Builder
-	within := false
-	for _, r := range s {
-		digit := r >= '0' && r <= '9'
-		switch {
-		case !digit:
-			out.WriteRune(r)
-		case !within:
-			out.WriteByte('1')
-		}
-		within = digit
-	}
-	return out.String()
-}
+// digits are made one digit each: what can be read then, and could not be before, was too large.
+var digits = regexp.MustCompile(`[0-9]+`)
 
 func decimal(s string, unit int64) (int64, bool) {
 	f, _, err := big.ParseFloat(s, 10, 128, big.ToNearestEven)

@@ -5,56 +5,24 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
-	"sync"
-	"time"
 
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// ticketLife is how long a ticket works, as long as the contract allows.
-const ticketLife = 10 * time.Minute
-
 // peers is what lets the workers of one runtime send to each other: tickets are good in this process only, and so is its protocol.
 type peers struct {
 	protocol string
-
-	mu      sync.Mutex
-	tickets map[string]peerTicket
+	tickets  sdk.Tickets[peerTicket]
 }
 
 type peerTicket struct {
-	to      *worker
-	volume  sdk.VolumeID
-	in      sdk.StreamIn
-	expires time.Time
+	to     *worker
+	volume sdk.VolumeID
+	in     sdk.StreamIn
 }
 
 func newPeers() *peers {
-	return &peers{protocol: "memory/" + rand.Text(), tickets: make(map[string]peerTicket)}
-}
-
-func (p *peers) issue(t peerTicket) string {
-	secret := rand.Text()
-	now := time.Now()
-	t.expires = now.Add(ticketLife)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for old, o := range p.tickets {
-		if now.After(o.expires) {
-			delete(p.tickets, old)
-		}
-	}
-	p.tickets[secret] = t
-	return secret
-}
-
-// redeem takes a ticket, which works once.
-func (p *peers) redeem(secret string) (peerTicket, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t, ok := p.tickets[secret]
-	delete(p.tickets, secret)
-	return t, ok && !time.Now().After(t.expires)
+	return &peers{protocol: "memory/" + rand.Text()}
 }
 
 // PeerTicket lets a worker of the same zone send into a volume.
@@ -73,7 +41,10 @@ func (w *worker) PeerTicket(_ context.Context, dst sdk.VolumeID, in sdk.StreamIn
 	if err := checkEncoding(in.Encoding); err != nil {
 		return sdk.PeerTicket{}, err
 	}
-	secret := w.peers.issue(peerTicket{to: w, volume: dst, in: in})
+	secret, err := w.peers.tickets.Issue(peerTicket{to: w, volume: dst, in: in})
+	if err != nil {
+		return sdk.PeerTicket{}, err
+	}
 	return sdk.PeerTicket{Protocol: w.peers.protocol, Zone: w.zone, Data: []byte(secret)}, nil
 }
 
@@ -97,9 +68,9 @@ func (w *worker) PeerSend(ctx context.Context, src sdk.VolumeID, out sdk.StreamO
 	if err := checkEncoding(out.Encoding); err != nil {
 		return err
 	}
-	t, ok := w.peers.redeem(string(ticket.Data))
-	if !ok {
-		return sdk.NewInvalid(sdk.ReasonSpec, "the ticket is not known, was used, or is older than %v; ask for another one", ticketLife)
+	t, err := w.peers.tickets.Redeem(string(ticket.Data))
+	if err != nil {
+		return err
 	}
 	if cmp.Or(out.Encoding, sdk.EncodingRaw) != cmp.Or(t.in.Encoding, sdk.EncodingRaw) {
 		return sdk.NewInvalid(sdk.ReasonEncoding, "the ticket is for encoding %q, not %q", t.in.Encoding, out.Encoding)

@@ -3,7 +3,6 @@ package memory
 import (
 	"context"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/rpc/rpctest"
@@ -87,33 +86,11 @@ func TestPeerSendIsCancelled(t *testing.T) {
 	v, err := a.hold("src")
 	must(t, err)
 	defer a.release(v)
-	redeemed, ok := a.peers.redeem(string(tk.Data))
-	if !ok {
-		t.Fatal("no ticket")
-	}
+	redeemed, err := a.peers.tickets.Redeem(string(tk.Data))
+	must(t, err)
 	cancel()
 	if err := a.sendTo(ctx, v, sdk.StreamOut{}, redeemed); err != context.Canceled {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestTicketsExpire(t *testing.T) {
-	p := newPeers()
-	old := p.issue(peerTicket{})
-	p.mu.Lock()
-	late := p.tickets[old]
-	late.expires = time.Now().Add(-time.Second)
-	p.tickets[old] = late
-	p.mu.Unlock()
-	fresh := p.issue(peerTicket{})
-	if len(p.tickets) != 1 {
-		t.Errorf("%d tickets are kept", len(p.tickets))
-	}
-	if _, ok := p.redeem(old); ok {
-		t.Error("an old ticket works")
-	}
-	if _, ok := p.redeem(fresh); !ok {
-		t.Error("a fresh ticket does not work")
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -19,56 +18,16 @@ import (
 	"github.com/slipway-run/slipway/sdk/volumedir"
 )
 
-// Bounds of tickets and of those who come with one.
+// Bounds of those who come with a ticket.
 const (
-	ticketLife = 10 * time.Minute // as long as the contract allows
-	maxTickets = 4096             // that are not used yet
 	peerBegins = 30 * time.Second // until the stream
 	peerStalls = 2 * time.Minute  // without a byte
 )
 
 // ticket is the right to send into one volume, once.
 type ticket struct {
-	volume  sdk.VolumeID
-	in      sdk.StreamIn
-	expires time.Time
-}
-
-// tickets are those that were given and not used.
-type tickets struct {
-	life time.Duration // ticketLife, but for tests
-
-	mu  sync.Mutex
-	all map[storenet.Secret]ticket
-}
-
-func newTickets() *tickets { return &tickets{life: ticketLife, all: make(map[storenet.Secret]ticket)} }
-
-func (t *tickets) issue(volume sdk.VolumeID, in sdk.StreamIn) (storenet.Secret, error) {
-	now := time.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.all) >= maxTickets {
-		maps.DeleteFunc(t.all, func(_ storenet.Secret, old ticket) bool { return now.After(old.expires) })
-	}
-	if len(t.all) >= maxTickets {
-		return "", sdk.NewExhausted("", "%d tickets are out already, and at most so many are given; they expire after %v", maxTickets, t.life)
-	}
-	secret := storenet.NewSecret()
-	t.all[secret] = ticket{volume: volume, in: in, expires: now.Add(t.life)}
-	return secret, nil
-}
-
-// redeem takes a ticket, which works once.
-func (t *tickets) redeem(secret storenet.Secret) (ticket, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	got, ok := t.all[secret]
-	delete(t.all, secret)
-	if !ok || time.Now().After(got.expires) {
-		return ticket{}, sdk.NewInvalid(sdk.ReasonSpec, "the ticket is not known, was used, or is older than %v; ask for another one", t.life)
-	}
-	return got, nil
+	volume sdk.VolumeID
+	in     sdk.StreamIn
 }
 
 // ticketData is what PeerTicket.Data holds.
@@ -98,11 +57,11 @@ func (w *worker) PeerTicket(ctx context.Context, dst sdk.VolumeID, in sdk.Stream
 	if _, err := w.StatFile(ctx, dst, in.Path); err != nil && !sdk.IsNotFound(err, sdk.KindFile) {
 		return none, err
 	}
-	secret, err := w.s.tickets.issue(dst, in)
+	secret, err := w.s.tickets.Issue(ticket{dst, in})
 	if err != nil {
 		return none, err
 	}
-	data, err := json.Marshal(ticketData{Addresses: w.s.hello.Addresses, Fingerprint: w.s.hello.Fingerprint, Secret: secret, Volume: dst})
+	data, err := json.Marshal(ticketData{Addresses: w.s.hello.Addresses, Fingerprint: w.s.hello.Fingerprint, Secret: storenet.Secret(secret), Volume: dst})
 	if err != nil {
 		return none, sdk.NewInternal(err, "making a ticket: %v", err)
 	}

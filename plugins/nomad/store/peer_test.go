@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad/internal/storenet"
@@ -157,39 +156,6 @@ func TestBadTickets(t *testing.T) {
 	})
 	if err := a.PeerSend(testkit.Context(t), "src", sdk.StreamOut{}, several); err != nil {
 		t.Errorf("one of several addresses is right: %v", err)
-	}
-}
-
-// TestTicketsExpire, and there is an end to how many are kept.
-func TestTicketsExpire(t *testing.T) {
-	all := newTickets()
-	good, err := all.issue("v", sdk.StreamIn{Path: "p"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	all.life = -time.Second
-	old, err := all.issue("v", sdk.StreamIn{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := all.redeem(old); !errors.Is(err, sdk.Invalid) {
-		t.Errorf("an old ticket: %v", err)
-	}
-	for range 2 * maxTickets {
-		if _, err := all.issue("v", sdk.StreamIn{}); err != nil {
-			t.Fatal("old tickets count: ", err)
-		}
-	}
-	all.life = ticketLife
-	given := 1
-	for ; err == nil && given <= maxTickets; given++ {
-		_, err = all.issue("v", sdk.StreamIn{})
-	}
-	if given-1 != maxTickets || !errors.Is(err, sdk.Exhausted) {
-		t.Errorf("after %d tickets: %v", given-1, err)
-	}
-	if got, err := all.redeem(good); err != nil || got.volume != "v" || got.in.Path != "p" {
-		t.Errorf("a good ticket is for %+v, %v", got, err)
 	}
 }
 

@@ -56,7 +56,7 @@ type server struct {
 	hello   storenet.Hello
 	door    *storenet.Server
 	workers *queue // connections of KindWorker
-	tickets *tickets
+	tickets sdk.Tickets[ticket]
 	own     sync.WaitGroup // connections
 
 	mu        sync.Mutex
@@ -69,7 +69,7 @@ type server struct {
 
 // Serve keeps volumes until ctx ends, which is no error. Once it can be talked to it writes the file that "hello" prints.
 func Serve(ctx context.Context, o Options) error {
-	s := &server{o: o, tickets: newTickets()}
+	s := &server{o: o}
 	var err error
 	if s.volumes, err = openVolumes(ctx, o); err != nil {
 		return err
@@ -269,7 +269,7 @@ func (s *server) admit(ctx context.Context, c *tls.Conn, as storenet.Introductio
 	why := error(&sdk.Error{Class: sdk.Unavailable, Reason: storenet.ReasonSecret, Message: "the store does not know that secret: it was started again since"})
 	switch {
 	case as.Kind == storenet.KindPeer:
-		given, why = s.tickets.redeem(as.Secret)
+		given, why = s.tickets.Redeem(string(as.Secret))
 	case !s.hello.Secret.Is(as.Secret):
 	case as.Kind == storenet.KindWorker, as.Kind == storenet.KindSession:
 		why = nil

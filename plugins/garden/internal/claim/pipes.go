@@ -4,67 +4,33 @@ import (
 	"context"
 	"crypto/rand"
 	"io"
-	"sync"
-	"time"
 
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// ticketLife is how long a ticket of [Pipes] works, as long as the contract allows.
-const ticketLife = 10 * time.Minute
-
 // Pipes lets the stores of one process send to each other through it: what one server sends is read here and handed on to the other, so that neither has to
 // reach the other and the host sees none of it. Everything that holds for an archive into a volume holds, for it is the same stream.
 type Pipes struct {
-	name string // of this process, different for each
-
-	mu      sync.Mutex
-	tickets map[string]pipeTicket
+	name    string // of this process, different for each
+	tickets sdk.Tickets[pipeTicket]
 }
 
 // pipeTicket is the right to send into one volume, once.
 type pipeTicket struct {
-	to      *Store
-	volume  sdk.VolumeID
-	in      sdk.StreamIn
-	expires time.Time
+	to     *Store
+	volume sdk.VolumeID
+	in     sdk.StreamIn
 }
 
 // NewPipes makes the pipes of a process.
 func NewPipes() *Pipes {
-	return &Pipes{name: rand.Text(), tickets: make(map[string]pipeTicket)}
+	return &Pipes{name: rand.Text()}
 }
 
 // Zone is the zone of this process's workers that are in an operator's zone: workers of another process cannot be reached, so they must see another name.
 func (p *Pipes) Zone(zone string) string { return zone + "@" + p.name }
 
 func (p *Pipes) protocol() string { return "slipway-garden.pipe/" + p.name }
-
-func (p *Pipes) issue(t pipeTicket) string {
-	secret, now := rand.Text(), time.Now()
-	t.expires = now.Add(ticketLife)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for old, o := range p.tickets {
-		if now.After(o.expires) {
-			delete(p.tickets, old)
-		}
-	}
-	p.tickets[secret] = t
-	return secret
-}
-
-// redeem takes a ticket, which works once.
-func (p *Pipes) redeem(secret string) (pipeTicket, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	t, ok := p.tickets[secret]
-	delete(p.tickets, secret)
-	if !ok || time.Now().After(t.expires) {
-		return pipeTicket{}, sdk.NewInvalid(sdk.ReasonSpec, "the ticket is not known, was used, or is older than %v; ask for another one", ticketLife)
-	}
-	return t, nil
-}
 
 // pipeTicket makes a ticket for a volume of this store.
 func (s *Store) pipeTicket(ctx context.Context, dst sdk.VolumeID, in sdk.StreamIn) (sdk.PeerTicket, error) {
@@ -88,7 +54,10 @@ func (s *Store) pipeTicket(ctx context.Context, dst sdk.VolumeID, in sdk.StreamI
 		return none, sealedAgainst(v)
 	}
 	pipes := s.config.Pipes
-	secret := pipes.issue(pipeTicket{to: s, volume: dst, in: in})
+	secret, err := pipes.tickets.Issue(pipeTicket{to: s, volume: dst, in: in})
+	if err != nil {
+		return none, err
+	}
 	return sdk.PeerTicket{Protocol: pipes.protocol(), Zone: s.Zone(), Data: []byte(secret)}, nil
 }
 
@@ -120,7 +89,7 @@ func (s *Store) pipeSend(ctx context.Context, src sdk.VolumeID, out sdk.StreamOu
 	if v.State != sdk.VolumeSealed {
 		return notSealed(v)
 	}
-	to, err := pipes.redeem(string(t.Data))
+	to, err := pipes.tickets.Redeem(string(t.Data))
 	if err != nil {
 		return err
 	}

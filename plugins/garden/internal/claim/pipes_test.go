@@ -165,26 +165,6 @@ func TestPipeBreaks(t *testing.T) {
 	to.wantTree(to.tree(dst, ""), content)
 }
 
-func TestPipeTicketsExpire(t *testing.T) {
-	testkit.Bubble(t, func(t testing.TB) {
-		p := NewPipes()
-		old, older := p.issue(pipeTicket{}), p.issue(pipeTicket{})
-		time.Sleep(ticketLife)
-		if _, err := p.redeem(old); err != nil {
-			t.Errorf("at its last moment a ticket is %v", err)
-		}
-		time.Sleep(time.Nanosecond)
-		if _, err := p.redeem(older); !errors.Is(err, sdk.Invalid) {
-			t.Errorf("an old ticket gives %v", err)
-		}
-		p.issue(pipeTicket{})
-		time.Sleep(ticketLife + time.Nanosecond)
-		if p.issue(pipeTicket{}); len(p.tickets) != 1 {
-			t.Errorf("%d tickets are kept, want that of now", len(p.tickets))
-		}
-	})
-}
-
 // first waits for what comes from a channel first, or for its end.
 func first[T any](b bench, from <-chan T, what string) (v T) {
 	b.Helper()
