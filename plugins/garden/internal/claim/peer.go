@@ -39,13 +39,10 @@ func (s *Store) PeerTicket(ctx context.Context, dst sdk.VolumeID, in sdk.StreamI
 	if err != nil {
 		return none, err
 	}
-	if s.config.Pipes != nil {
-		return s.pipeTicket(ctx, dst, in)
-	}
 	if err := sdk.CheckID(sdk.KindVolume, string(dst)); err != nil {
 		return none, err
 	}
-	if _, err := checkEncoding(in.Encoding); err != nil {
+	if in.Encoding, err = peerEncoding(in.Encoding); err != nil {
 		return none, err
 	}
 	path, err := insidePath(in.Path)
@@ -59,6 +56,9 @@ func (s *Store) PeerTicket(ctx context.Context, dst sdk.VolumeID, in sdk.StreamI
 	defer unlock()
 	if v.State == sdk.VolumeSealed {
 		return none, sealedAgainst(v)
+	}
+	if s.config.Pipes != nil {
+		return s.config.Pipes.ticket(pipeTicket{to: s, volume: dst, in: in})
 	}
 	known, err := s.linksOf(ctx, v)
 	if err != nil {
@@ -99,12 +99,9 @@ func (s *Store) PeerSend(ctx context.Context, src sdk.VolumeID, out sdk.StreamOu
 	if err != nil {
 		return err
 	}
-	encoding, err := checkEncoding(out.Encoding)
+	encoding, err := peerEncoding(out.Encoding)
 	if err != nil {
 		return err
-	}
-	if encoding == sdk.EncodingRaw {
-		encoding = encodingZstd
 	}
 	path, err := insidePath(out.Path)
 	if err != nil {
@@ -206,6 +203,15 @@ func readTicket(t sdk.PeerTicket) (string, error) {
 		return "", bad
 	}
 	return data.URL, nil
+}
+
+// peerEncoding is the encoding between the servers, which speak no raw.
+func peerEncoding(encoding string) (string, error) {
+	encoding, err := checkEncoding(encoding)
+	if encoding == sdk.EncodingRaw {
+		encoding = encodingZstd
+	}
+	return encoding, err
 }
 
 func sealedAgainst(v Volume) error {

@@ -32,33 +32,13 @@ func (p *Pipes) Zone(zone string) string { return zone + "@" + p.name }
 
 func (p *Pipes) protocol() string { return "slipway-garden.pipe/" + p.name }
 
-// pipeTicket makes a ticket for a volume of this store.
-func (s *Store) pipeTicket(ctx context.Context, dst sdk.VolumeID, in sdk.StreamIn) (sdk.PeerTicket, error) {
-	none := sdk.PeerTicket{}
-	if err := sdk.CheckID(sdk.KindVolume, string(dst)); err != nil {
-		return none, err
-	}
-	var err error
-	if in.Encoding, err = pipeEncoding(in.Encoding); err != nil {
-		return none, err
-	}
-	if _, err := insidePath(in.Path); err != nil {
-		return none, err
-	}
-	unlock, v, err := s.share(ctx, string(dst))
+// ticket lets somebody send into a volume once.
+func (p *Pipes) ticket(to pipeTicket) (sdk.PeerTicket, error) {
+	secret, err := p.tickets.Issue(to)
 	if err != nil {
-		return none, err
+		return sdk.PeerTicket{}, err
 	}
-	defer unlock()
-	if v.State == sdk.VolumeSealed {
-		return none, sealedAgainst(v)
-	}
-	pipes := s.config.Pipes
-	secret, err := pipes.tickets.Issue(pipeTicket{to: s, volume: dst, in: in})
-	if err != nil {
-		return none, err
-	}
-	return sdk.PeerTicket{Protocol: pipes.protocol(), Zone: s.Zone(), Data: []byte(secret)}, nil
+	return sdk.PeerTicket{Protocol: p.protocol(), Zone: to.to.Zone(), Data: []byte(secret)}, nil
 }
 
 // pipeSend sends a volume of this store to where the ticket says.
@@ -75,7 +55,7 @@ func (s *Store) pipeSend(ctx context.Context, src sdk.VolumeID, out sdk.StreamOu
 		return tooLargeTicket(t)
 	}
 	var err error
-	if out.Encoding, err = pipeEncoding(out.Encoding); err != nil {
+	if out.Encoding, err = peerEncoding(out.Encoding); err != nil {
 		return err
 	}
 	if _, err := insidePath(out.Path); err != nil {
@@ -97,15 +77,6 @@ func (s *Store) pipeSend(ctx context.Context, src sdk.VolumeID, out sdk.StreamOu
 		return sdk.NewInvalid(sdk.ReasonEncoding, "the ticket is for the encoding %s, not %s", to.in.Encoding, out.Encoding)
 	}
 	return s.pipe(ctx, src, out, to)
-}
-
-// pipeEncoding is the encoding between the servers, which speak no raw.
-func pipeEncoding(encoding string) (string, error) {
-	encoding, err := checkEncoding(encoding)
-	if encoding == sdk.EncodingRaw {
-		encoding = encodingZstd
-	}
-	return encoding, err
 }
 
 // pipe is both ends of a stream. It returns when both have ended, and with the receiver's error, which is the sender's where that one failed.
