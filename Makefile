@@ -98,9 +98,8 @@ test: ## the gate: check, then all tests as far as they say at once whether a ch
 SOAK  ?= ./...
 COUNT ?= 1
 .PHONY: soak
-soak: deps guardian ## the hunt for what fails rarely: all counts, cases and drivers, with and without the race detector (SOAK=./host for one package, COUNT=n times)
-	CGO_ENABLED=1 $(GO) test -race -count $(COUNT) -p 1 -timeout 12h $(TESTFLAGS) $(SOAK)
-	$(GO) test -count $(COUNT) -p 1 -timeout 12h $(TESTFLAGS) $(SOAK)
+soak: deps guardian ## the hunt for what fails rarely: all counts, cases and drivers, with and without the race detector; ended, it goes on where it was (SOAK=./host for one package, COUNT=n times)
+	@internal/gate/soak.sh '$(GO)' '$(COUNT)' '$(TESTFLAGS)' $(SOAK)
 
 .PHONY: bench
 bench: ## run the benchmarks: ratios to a floor of the same run, sizes, and times
