@@ -78,9 +78,11 @@ func runByHand(ctx context.Context, c *C) {
 func runStdout(ctx context.Context, c *C) {
 	w := c.wired(ctx)
 	w.call(ctx, "Worker/SealVolume", wire.Message{"worker": w.worker, "id": w.volume(ctx)})
-	container := w.container(ctx)
-	s := w.follow(ctx, container, w.start(ctx, container, c.Commands.Print("said", ""), false), 0, false)
-	w.output(s, func(_ string, last wire.Message) bool { return last.Has("exit") })
+	if c.canRun() {
+		container := w.container(ctx)
+		s := w.follow(ctx, container, w.start(ctx, container, c.Commands.Print("said", ""), false), 0, false)
+		w.output(s, func(_ string, last wire.Message) bool { return last.Has("exit") })
+	}
 	w.endsBy(ctx, "the end of stdin", w.proc.CloseStdin)
 	if printed := w.proc.Printed(); printed != "" {
 		c.Errorf("stdout belongs to the handshake: log to stderr", "after its handshake the program printed %.200q", printed)
@@ -273,9 +275,15 @@ func runTrailers(ctx context.Context, c *C) {
 	}
 }
 
-// runs ends a case whose process needs what the run has brought to another process of the plugin.
+// canRun reports whether a process can be had that needs nothing of what the run has brought to another process of the plugin.
+func (c *C) canRun() bool {
+	_, probe := c.Commands.(caseProbe)
+	return !probe || !c.Status.Has(sdk.FeatureVolatile)
+}
+
+// runs ends a case that needs a process where none can be had.
 func (c *C) runs() {
-	if _, probe := c.Commands.(caseProbe); probe && c.Status.Has(sdk.FeatureVolatile) {
+	if !c.canRun() {
 		c.EnvMissing("the probe is a volume of the run's own process of the plugin, which keeps it to itself")
 	}
 }

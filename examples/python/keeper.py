@@ -101,7 +101,6 @@ def enter(root, mounts):
     os.chdir(root)
     mount(".", "/", MS_MOVE)
     os.chroot(".")
-    later = []
     for m, source in sorted(zip(mounts, sources), key=lambda pair: pair[0]["path"].count("/")):
         os.chdir("/")
         try:
@@ -113,14 +112,10 @@ def enter(root, mounts):
         mount(str(source), str(target), MS_BIND)
         os.close(target)
         os.close(source)
-        if m["sealed"]:
+        if m["sealed"] or m["read_only"]:  # at once, so that no mount below it makes its directory in there
             os.chdir("/")
             mount("none", m["path"], MS_REMOUNT | MS_BIND | MS_RDONLY)
-        elif m["read_only"]:
-            later.append(m["path"])  # directories of mounts below it may still have to be made
     os.chdir("/")
-    for path in later:
-        mount("none", path, MS_REMOUNT | MS_BIND | MS_RDONLY)
     os.close(fds)
 
 

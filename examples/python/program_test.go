@@ -107,7 +107,7 @@ func program(t *testing.T, state string) conformance.Target {
 }
 
 // smoke are the cases of the gate: each kind of thing once, and the crashes.
-var smoke = []string{"P0*", "X01-*", "I0*", "S11-*", "A0*", "V0*", "C0*", "C23-*", "W20-*", "R01-*", "R04-*", "R10-*", "R18-*", "J01-*", "J05-*", "J08-*", "J11-*", "J13-*", "J15-*"}
+var smoke = []string{"P0*", "X01-*", "I0*", "S11-*", "A0*", "V0*", "C0*", "C20-*", "C21-*", "C23-*", "W20-*", "R01-*", "R04-*", "R10-*", "R18-*", "J01-*", "J05-*", "J08-*", "J11-*", "J13-*", "J15-*"}
 
 // TestConformance holds the plugin to the contract as a host runs it: a process of its own, which is killed in between.
 func TestConformance(t *testing.T) {
