@@ -272,6 +272,9 @@ func (h *Host) containerByOwner(ctx context.Context, owner string) (row store.Co
 	return row, err
 }
 
+// ID is the container's own: no other container has it, ever, not even the next one of its owner.
+func (c *Container) ID() string { return string(c.id) }
+
 // Owner is whose container it is.
 func (c *Container) Owner() string { return c.owner }
 

@@ -46,14 +46,34 @@ func (h *Host) RemoveContainer(ctx context.Context, owner string) error {
 		return err
 	}
 	row, err := h.containerByOwner(ctx, owner)
-	if errors.Is(err, store.ErrNotFound) {
-		if stopped {
-			return nil
+	if stopped && errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	return h.remove(ctx, owner, row.ID, err)
+}
+
+// RemoveContainerByID is RemoveContainer for one container of an owner: where the owner has another one by now, that is left alone. So it can be repeated at any time by who does not know
+// whether it has worked, though others have asked for the owner's container meanwhile.
+func (h *Host) RemoveContainerByID(ctx context.Context, owner, id string) error {
+	row, err := h.containerByOwner(ctx, owner)
+	if err == nil && row.ID != id {
+		return nil
+	}
+	if err == nil && row.State == lifecycle.ContainerCreating {
+		if _, err := h.stopCreation(ctx, owner); err != nil {
+			return err
 		}
+	}
+	return h.remove(ctx, owner, id, err)
+}
+
+// remove destroys a container that its owner is done with. The error is that of looking for it.
+func (h *Host) remove(ctx context.Context, owner, id string, err error) error {
+	if errors.Is(err, store.ErrNotFound) {
 		return &sdk.Error{Class: sdk.NotFound, Kind: sdk.KindContainer, ID: owner, Message: fmt.Sprintf("%s has no container", owner)}
 	}
 	if err == nil {
-		err = h.destroyContainer(ctx, row.ID, doom{volumes: true, removed: !strings.HasPrefix(owner, runPrefix)})
+		err = h.destroyContainer(ctx, id, doom{volumes: true, removed: !strings.HasPrefix(owner, runPrefix)})
 	}
 	if err != nil {
 		return fmt.Errorf("container of %s: %w", owner, err)

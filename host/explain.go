@@ -40,7 +40,8 @@ type Explanation struct {
 	Priority int // waiting, turn, asked: its own
 	// Turn is, of one that is asked for, the place that it would have among those who wait for their turn; zero: it would have its turn at once.
 	Turn int
-	// Before is, of one that is asked for and would wait, who would be served before it: their owners, the first [maxBefore] of them.
+	// Before is, of one that is asked for and would wait, who would be served before it: their owners, the first [maxBefore] of them. Where it is
+	// asked for a team, [pool.AnotherTeams] stands for each that is another one's.
 	Before []string
 	// Copies are, of one that is asked for, what would have to be brought to Worker.
 	Copies []Copy
@@ -65,7 +66,7 @@ func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, er
 	if w, position, ok := h.queue.Find(owner); ok {
 		e, err := h.explainWaiter(ctx, w, position)
 		if err == nil {
-			e.Workers, e.Err, err = h.explainWait(ctx, w)
+			e.Workers, e.Err, err = h.explainWait(ctx, w, "") // who asks for an owner names no team
 		}
 		return e, err
 	}
@@ -119,7 +120,7 @@ func (h *Host) explainRequest(ctx context.Context, req ContainerRequest, with st
 		before := h.queue.Before(spec)
 		e.Position = len(before) + 1
 		for _, w := range before[:min(len(before), maxBefore)] {
-			e.Before = append(e.Before, w.Owner)
+			e.Before = append(e.Before, pool.OwnerSeenBy(spec.Team, w.Owner, w.Team()))
 		}
 	}
 	return e, nil

@@ -44,10 +44,11 @@ func (h *Host) explainWaiter(ctx context.Context, w pool.Waiter, position int) (
 	return e, err
 }
 
-// explainWait is [pool.Queue.Explain] that also says what holds the room of full workers; why is its error.
-func (h *Host) explainWait(ctx context.Context, w pool.Waiter) (verdicts []pool.Verdict, why, err error) {
+// explainWait is [pool.Queue.Explain] that also says what holds the room of full workers, as a team may hear of it; empty: as the operator may. Why is its error.
+func (h *Host) explainWait(ctx context.Context, w pool.Waiter, team string) (verdicts []pool.Verdict, why, err error) {
+	w.All = team == ""
 	verdicts, why = h.queue.Explain(w)
-	if err := h.sayHolders(ctx, verdicts); err != nil {
+	if err := h.sayHolders(ctx, verdicts, team); err != nil {
 		return nil, nil, err
 	}
 	if full, ok := errors.AsType[*pool.FullError](why); ok {

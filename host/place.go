@@ -75,7 +75,7 @@ func (h *Host) acquirePlace(ctx context.Context, owner string, spec pool.Spec, r
 		defer h.hearRoom(owner, func(text string) { req.tell(Event{Kind: EventWaiting, Message: text}) })()
 		choice, err = h.queue.Acquire(ctx, owner, spec)
 		if full, ok := errors.AsType[*pool.FullError](err); ok { // it has waited in vain
-			if failed := h.sayHolders(context.WithoutCancel(ctx), full.Reasons); failed != nil {
+			if failed := h.sayHolders(context.WithoutCancel(ctx), full.Reasons, spec.Team); failed != nil {
 				h.log.Warn("what holds the room of workers is not told", "owner", owner, "error", failed)
 			}
 		}

@@ -48,6 +48,7 @@ func (p *plugin) failed(err error) {
 	for _, w := range p.h.sortedWorkers() {
 		if w.plugin == p.cfg.Name {
 			w.setDead(err)
+			p.h.doubt(p.h.ctx, w)
 			p.h.tellPlacement(w)
 		}
 	}
@@ -126,6 +127,9 @@ func (p *plugin) impatient(ctx context.Context) {
 // errEndless is why the end of a plugin's telling is wrong where it gives no other reason.
 var errEndless = errors.New("it has to tell them for as long as it runs")
 
+// errNotTold is why a worker is away that was told before.
+var errNotTold = errors.New("its plugin does not tell it any more")
+
 // errUntold is why a worker is away that its plugin told before it was given other settings.
 var errUntold = errors.New("its plugin does not tell it with them")
 
@@ -136,6 +140,9 @@ func (p *plugin) silent(why error) {
 		if w.plugin == p.cfg.Name {
 			w.unprovenNow().tell(why)
 			w.setSilent(why)
+			if w.connection() == nil {
+				p.h.doubt(p.h.ctx, w)
+			}
 			p.h.tellPlacement(w)
 		}
 	}
@@ -214,6 +221,7 @@ func (p *plugin) apply(ctx context.Context, s *launch.Session, e sdk.WorkerEvent
 		for _, w := range p.h.sortedWorkers() {
 			if _, ok := running[w.name]; !ok && w.plugin == p.cfg.Name {
 				w.unprovenNow().tell(errUntold)
+				p.untold(w)
 			}
 		}
 		monitors.Go(func() {
@@ -242,8 +250,17 @@ func (p *plugin) remove(name string, running map[string]monitored) {
 	p.left(p.worker(name))
 }
 
+// untold notes that the plugin does not tell a worker. That is no reason to give up what is recorded of it if its settings have changed: it may be told with the old ones.
+func (p *plugin) untold(w *worker) {
+	p.h.doubt(p.h.ctx, w)
+	if w.inDoubt() {
+		w.setAway(nil, errNotTold)
+	}
+}
+
 // left notes that the plugin does not tell a worker any more. One that is forgotten already, since it was away for long before, goes at once.
 func (p *plugin) left(w *worker) {
+	p.untold(w)
 	w.setRemoved()
 	p.h.tellPlacement(w)
 	p.h.drop(w)

@@ -122,6 +122,11 @@ func (r *reload) replace(ctx context.Context, p *plugin, c config.Plugin, next *
 		return
 	}
 	t.accept()
+	for _, w := range t.workers { // before anything of one that is away is given up
+		if w.connection() == nil {
+			r.h.doubt(ctx, w)
+		}
+	}
 	n.trial.Store(false)
 	if err == nil {
 		err = n.toldAll(ctx)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/slipway-run/slipway/host/job"
+	"github.com/slipway-run/slipway/host/pool"
 )
 
 // Steps take turns where more of them are ready than may go side by side: as many as a run asks for, as many as the configuration lets this host do, and never more
@@ -67,7 +68,7 @@ func (t *turns) waits() []turnWait {
 	return out
 }
 
-// ahead lists the owners of those who would go before somebody who came now, and how many may go at a time, if he would have to wait; 0: he would go at once.
+// ahead lists the owners of those who would go before somebody who came now, as his team may hear of them, and how many may go at a time, if he would have to wait; 0: he would go at once.
 func (t *turns) ahead(who comer) (owners []string, most int) {
 	if t == nil {
 		return nil, 0
@@ -81,7 +82,7 @@ func (t *turns) ahead(who comer) (owners []string, most int) {
 	slices.SortStableFunc(all, t.order)
 	for _, c := range all {
 		if t.order(c, &who) <= 0 {
-			owners = append(owners, c.owner)
+			owners = append(owners, pool.OwnerSeenBy(who.team, c.owner, c.team))
 		}
 	}
 	return owners, t.most

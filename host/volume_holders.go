@@ -26,7 +26,7 @@ func (h *Host) volumeHolders(ctx context.Context, worker string) (pool.Holders, 
 		}
 		at := make(map[pool.Holder]int) // by what identifies it
 		for i, o := range out {
-			at[pool.Holder{Owner: o.Owner}] = i
+			at[pool.Holder{Owner: o.Owner, Team: o.Team}] = i
 		}
 		for _, v := range rows {
 			of, why, err := h.holder(tx, v)
@@ -64,7 +64,7 @@ func (h *Host) holder(tx *store.Tx, v store.Volume) (of pool.Holder, why string,
 		if kept {
 			why = "kept since its command failed"
 		}
-		return pool.Holder{Owner: c.Owner}, why, err
+		return pool.Holder{Owner: c.Owner, Team: c.Team}, why, err
 	case v.Artifact == "":
 		return pool.Holder{}, "", nil
 	}
@@ -73,7 +73,7 @@ func (h *Host) holder(tx *store.Tx, v store.Volume) (of pool.Holder, why string,
 		return going, "", ignoreNotFound(err)
 	}
 	if a.Key != "" {
-		return pool.Holder{Cache: strings.TrimPrefix(a.Key, supersededKey(""))}, "", nil
+		return pool.Holder{Cache: strings.TrimPrefix(a.Key, supersededKey("")), Team: a.Team}, "", nil
 	}
 	var whys []string
 	if run, step := h.neededBy(a); step != "" {
@@ -84,7 +84,7 @@ func (h *Host) holder(tx *store.Tx, v store.Volume) (of pool.Holder, why string,
 	if failed := h.rooms.failed(a.ID); failed != nil {
 		whys = append(whys, fmt.Sprintf("the last copy, which could not be copied elsewhere: %v", failed))
 	}
-	return pool.Holder{Artifact: a.Name}, strings.Join(whys, "; "), nil
+	return pool.Holder{Artifact: a.Name, Team: a.Team}, strings.Join(whys, "; "), nil
 }
 
 // neededBy names a run under way that needs an artifact, and the first of its steps that does; empty: it is for an output, or just being made.
@@ -103,8 +103,8 @@ func (h *Host) neededBy(a store.Artifact) (run, step string) {
 // maxHeld is of how many full workers it is said what holds their room.
 const maxHeld = 8
 
-// sayHolders adds to verdicts on full workers what holds their room.
-func (h *Host) sayHolders(ctx context.Context, verdicts []pool.Verdict) error {
+// sayHolders adds to verdicts on full workers what holds their room, as a team may hear of it; empty: as the operator may.
+func (h *Host) sayHolders(ctx context.Context, verdicts []pool.Verdict, team string) error {
 	named := 0
 	for i := range verdicts {
 		v := &verdicts[i]
@@ -112,10 +112,11 @@ func (h *Host) sayHolders(ctx context.Context, verdicts []pool.Verdict) error {
 			continue
 		}
 		named++
-		var err error
-		if v.Holders, err = h.volumeHolders(ctx, v.Worker); err != nil {
+		all, err := h.volumeHolders(ctx, v.Worker)
+		if err != nil {
 			return err
 		}
+		v.Holders = all.SeenBy(team)
 		if len(v.Holders) > 0 {
 			v.Detail += "; held by " + v.Holders.String()
 		}

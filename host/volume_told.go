@@ -60,7 +60,7 @@ func (h *Host) tellNoRoom(ctx context.Context, who pool.Waiter) error {
 	if !due {
 		return nil
 	}
-	_, why, err := h.explainWait(ctx, who)
+	_, why, err := h.explainWait(ctx, who, who.Team())
 	if why != nil {
 		h.tellRoom(who.Owner, why.Error()+"; no more room can be made now: end or remove something of what holds it")
 	}

@@ -30,7 +30,9 @@ type worker struct {
 	mu        sync.Mutex
 	block     workerBlock
 	unproven  *unproven      // its settings have changed since it was seen last; nil: they have not
-	elsewhere bool           // it is another place than what is recorded of it
+	elsewhere bool           // it is another place than what is recorded of it, or in doubt
+	doubt     string         // why that is not known, while it is away; empty: it is known
+	judged    *plugin        // with which its settings are known to be those with which it was seen last
 	givenUp   bool           // it was retired while it was elsewhere
 	unwanted  bool           // the configuration has it no more, and it stays until nothing is there
 	held      string         // a reload looks at it: nothing is placed there meanwhile, for this reason
@@ -264,7 +266,7 @@ func (w *worker) report() WorkerReport {
 	defer w.mu.Unlock()
 	r := WorkerReport{Name: w.name, Plugin: w.plugin, Info: w.info, Status: w.status, Up: w.conn != nil, Since: w.since, Drain: w.waits}
 	if w.conn == nil && w.why != nil {
-		r.Why, r.Unused = w.why.Error(), errors.As(w.why, new(unusedError))
+		r.Why, r.Unused = w.whyText(), errors.As(w.why, new(unusedError))
 	}
 	r.State, r.Reason = w.state()
 	return r
@@ -281,7 +283,7 @@ func (w *worker) state() (pool.State, string) {
 	}
 	never := w.wasAway && w.status.Health == sdk.HealthUnknown // no call waits for what was never there
 	if w.conn == nil && (w.dead != nil || never || errors.As(w.why, new(unusedError)) || time.Since(w.since) >= w.stalled()) {
-		return pool.Stalled, w.why.Error()
+		return pool.Stalled, w.whyText()
 	}
 	if w.half.away(w.stalled()) {
 		return pool.Stalled, w.status.Reason

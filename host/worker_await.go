@@ -68,5 +68,5 @@ func (w *worker) absence() string {
 	if w.why == nil {
 		return "it is away"
 	}
-	return "it is away: " + w.why.Error()
+	return "it is away: " + w.whyText()
 }

@@ -115,19 +115,9 @@ func (h *Host) recall(ctx context.Context, w *worker, conn sdk.Worker, s sdk.Sta
 		return nil, sdk.NewUnavailable(nil, "plugin %q is not in the configuration", w.plugin)
 	}
 	now := p.settingsOf(w.name)
-	var row store.Worker
-	err = h.store.View(ctx, func(tx *store.Tx) (err error) {
-		row, err = tx.Worker(w.name)
-		return ignoreNotFound(err)
-	})
+	before, err := h.lastSettings(ctx, w.name)
 	if err != nil {
 		return nil, err
-	}
-	var before map[string]string
-	if row.Settings != "" {
-		if err := json.Unmarshal([]byte(row.Settings), &before); err != nil {
-			return nil, fmt.Errorf("record of worker %s: %w", w.name, err)
-		}
 	}
 	if maps.Equal(before, now) {
 		w.setElsewhere(false)
@@ -138,7 +128,7 @@ func (h *Host) recall(ctx context.Context, w *worker, conn sdk.Worker, s sdk.Sta
 		if elsewhere := (*elsewhereError)(nil); errors.As(err, &elsewhere) {
 			w.setStatus(s)
 			w.setElsewhere(true)
-			err = unusedError{fmt.Errorf("%w. They have changed since it was seen last: %s. %s", err, differing(before, now), atStart(w.name))}
+			err = changedError(err, w.name, differing(before, now))
 		}
 		if err != nil {
 			return nil, err
@@ -146,6 +136,11 @@ func (h *Host) recall(ctx context.Context, w *worker, conn sdk.Worker, s sdk.Sta
 	}
 	w.setElsewhere(false)
 	return func(ctx context.Context) { h.keepSettings(ctx, w, now) }, nil
+}
+
+// changedError is why a worker is not used that is another place than what is recorded of it, since its settings have changed.
+func changedError(err error, worker, changed string) error {
+	return unusedError{fmt.Errorf("%w. They have changed since it was seen last: %s. %s", err, changed, atStart(worker))}
 }
 
 // atStart is what to do where a worker is at another place than the one that an earlier host knew.
@@ -181,7 +176,7 @@ func (w *worker) setElsewhere(is bool) {
 		close(w.up) // everyone who waits shall look again
 		w.up = make(chan struct{})
 	}
-	w.elsewhere = is
+	w.elsewhere, w.doubt = is, ""
 	w.givenUp = w.givenUp && is
 }
 

@@ -80,7 +80,7 @@ func ignoreNotFound(err error) error {
 func (w *worker) goneFor(after time.Duration) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.comesAndGoes() && !w.pruned && w.conn == nil && !w.elsewhere && time.Since(w.since) >= after
+	return w.comesAndGoes() && !w.pruned && w.conn == nil && (!w.elsewhere || w.givenUp && w.removed) && time.Since(w.since) >= after
 }
 
 // passing is comesAndGoes.
@@ -110,7 +110,7 @@ func (w *worker) seen() {
 func (w *worker) forgotten() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.pruned || w.none
+	return w.pruned || w.none && w.doubt == ""
 }
 
 // workerOf is the worker of a container. That of one that is over may be unknown by now; what is recorded can still be asked for.

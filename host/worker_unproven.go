@@ -77,7 +77,17 @@ func (h *Host) identify(ctx context.Context, w *worker, conn sdk.Worker, s sdk.S
 	if elsewhere := (*elsewhereError)(nil); errors.As(err, &elsewhere) {
 		select {
 		case <-m.accepted: // it was away while the settings were tried
+			w.setStatus(s)
 			w.setElsewhere(true)
+			if p := h.plugin(w.plugin); p != nil {
+				changed, _, failed := p.changedSince(ctx, w.name)
+				if failed != nil {
+					return failed
+				}
+				if changed != "" {
+					return changedError(err, w.name, changed)
+				}
+			}
 		default:
 		}
 		return fmt.Errorf("%w: %s", err, otherPlace(w.name))

@@ -36,6 +36,9 @@ func (h *Host) monitor(ctx context.Context, w *worker, conn sdk.Worker, looked f
 		if err != nil {
 			w.unprovenNow().tell(err)
 			w.setAway(conn, err)
+			if !errors.As(err, new(*elsewhereError)) { // which is known of it
+				h.doubt(ctx, w)
+			}
 			h.tellPlacement(w)
 		}
 		if looked != nil {

@@ -40,7 +40,8 @@ type jsonHolder struct {
 	Owner    string `json:"owner,omitempty"` // of a container
 	Artifact string `json:"artifact,omitempty"`
 	Cache    string `json:"cache,omitempty"`
-	Going    bool   `json:"going,omitempty"` // all that is being destroyed
+	Going    bool   `json:"going,omitempty"`  // all that is being destroyed
+	Others   bool   `json:"others,omitempty"` // all that other teams have
 
 	Volumes   int         `json:"volumes,omitempty"`
 	Claimed   int         `json:"claimed,omitempty"`   // volumes that a container is still to get
@@ -84,7 +85,7 @@ func writeExplainedJSON(to *outlet, all []explained) error {
 
 func jsonHolders(all pool.Holders) (out []jsonHolder) {
 	for _, o := range all {
-		j := jsonHolder{Owner: o.Owner, Artifact: o.Artifact, Cache: o.Cache, Going: o.Going, Volumes: o.Volumes, Claimed: o.Claimed, Why: o.Why}
+		j := jsonHolder{Owner: o.Owner, Artifact: o.Artifact, Cache: o.Cache, Going: o.Going, Others: o.Others, Volumes: o.Volumes, Claimed: o.Claimed, Why: o.Why}
 		if r := o.Resources; r != (pool.Resources{}) {
 			j.Resources = &jsonAmount{CPUMillis: r.CPUMillis, MemoryBytes: r.MemoryBytes, DiskBytes: r.DiskBytes, PIDs: r.PIDs}
 		}

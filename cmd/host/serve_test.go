@@ -249,7 +249,7 @@ func TestServeClients(t *testing.T) {
 	interrupted := p.start("run", "j.hcl", "--state", "state", "--id", "b")
 	interrupted.await("only | begun")
 	interrupted.signal(os.Interrupt)
-	interrupted.wait().wants(codeInterrupted).says("interrupted: ending what runs", "only - aborted", "1 step aborted")
+	interrupted.wait().wants(codeInterrupted).says("interrupted: ending what runs", "only - aborted", "the run was interrupted", "1 step aborted")
 	stubborn := p.start("run", "j.hcl", "--state", "state", "--id", "c", "--grace", "1h")
 	stubborn.await("only | begun")
 	p.write(map[string]string{"stubborn.hcl": oneStep(stubbornScript)})

@@ -28,7 +28,7 @@ func TestInterrupt(t *testing.T) {
 			r := p.start("run", "j.hcl", "-o", "out=out")
 			r.await("only | ready")
 			r.signal(s)
-			res := r.wait().wants(codeInterrupted).says("interrupted: ending what runs", "only - aborted", "output out was not written", "1 step aborted").once()
+			res := r.wait().wants(codeInterrupted).says("interrupted: ending what runs", "only - aborted", "the run was interrupted", "output out was not written", "1 step aborted").once()
 			if res.prints("only | ready\nonly | bye\n"); t.Failed() {
 				t.Log(res.err)
 			}

@@ -164,7 +164,7 @@ func (c *Client) left(ctx context.Context, id string, err error) error {
 	return err
 }
 
-// abortWith passes on that the caller has had enough.
+// abortWith passes on that the caller was interrupted.
 func (c *Client) abortWith(ctx, until context.Context, req RunRequest) {
 	select {
 	case <-ctx.Done():
@@ -180,7 +180,7 @@ func (c *Client) abortWith(ctx, until context.Context, req RunRequest) {
 }
 
 func (c *Client) abort(ctx context.Context, id string, kill bool) {
-	_, _ = c.runs.AbortRun(ctx, connect.NewRequest(&pb.AbortRunRequest{Id: id, Kill: kill})) // if it fails, the watch of the run does, too
+	_, _ = c.runs.AbortRun(ctx, connect.NewRequest(&pb.AbortRunRequest{Id: id, Kill: kill, Interrupted: true})) // if it fails, the watch of the run does, too
 }
 
 // AbortRun ends a run, under way or not, and gives what it came to: see [host.Host.AbortRun]. One that is under way gets its grace, unless kill is set.

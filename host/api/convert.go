@@ -236,7 +236,7 @@ func fromExplanation(e *pb.Explanation) *host.Explanation {
 
 func pbHolders(all pool.Holders) (out []*pb.Holder) {
 	for _, o := range all {
-		h := &pb.Holder{Owner: o.Owner, Artifact: o.Artifact, Cache: o.Cache, Going: o.Going, Volumes: int64(o.Volumes), Claimed: int64(o.Claimed), Why: o.Why}
+		h := &pb.Holder{Owner: o.Owner, Artifact: o.Artifact, Cache: o.Cache, Going: o.Going, Others: o.Others, Volumes: int64(o.Volumes), Claimed: int64(o.Claimed), Why: o.Why}
 		if r := o.Resources; r != (pool.Resources{}) {
 			h.Resources = &pb.Resources{CpuMillis: r.CPUMillis, MemoryBytes: r.MemoryBytes, DiskBytes: r.DiskBytes, Pids: r.PIDs}
 		}
@@ -248,7 +248,7 @@ func pbHolders(all pool.Holders) (out []*pb.Holder) {
 func fromHolders(all []*pb.Holder) (out pool.Holders) {
 	for _, o := range all {
 		r := o.GetResources()
-		out = append(out, pool.Holder{Owner: o.GetOwner(), Artifact: o.GetArtifact(), Cache: o.GetCache(), Going: o.GetGoing(), Volumes: int(o.GetVolumes()),
+		out = append(out, pool.Holder{Owner: o.GetOwner(), Artifact: o.GetArtifact(), Cache: o.GetCache(), Going: o.GetGoing(), Others: o.GetOthers(), Volumes: int(o.GetVolumes()),
 			Claimed: int(o.GetClaimed()), Why: o.GetWhy(),
 			Resources: pool.Resources{CPUMillis: r.GetCpuMillis(), MemoryBytes: r.GetMemoryBytes(), DiskBytes: r.GetDiskBytes(), PIDs: r.GetPids()}})
 	}

@@ -37,7 +37,7 @@ func (s containerService) EnsureContainer(ctx context.Context, c *connect.Reques
 	if err != nil {
 		return nil, answer(err)
 	}
-	return connect.NewResponse(&pb.EnsureContainerResponse{Owner: container.Owner(), Worker: container.Worker(), State: container.State()}), nil
+	return connect.NewResponse(&pb.EnsureContainerResponse{Owner: container.Owner(), Worker: container.Worker(), State: container.State(), Id: container.ID()}), nil
 }
 
 func (s *Server) ensure(ctx context.Context, msg *pb.EnsureContainerRequest) (*host.Container, error) {
@@ -162,9 +162,14 @@ func (s *Server) own(ctx context.Context, owner string) (*host.Container, error)
 
 // DestroyContainer destroys a container.
 func (s containerService) DestroyContainer(ctx context.Context, c *connect.Request[pb.DestroyContainerRequest]) (*connect.Response[pb.DestroyContainerResponse], error) {
-	err := checkOwner(c.Msg.GetOwner())
-	if err == nil {
-		err = s.h.RemoveContainer(ctx, c.Msg.GetOwner())
+	owner, id := c.Msg.GetOwner(), c.Msg.GetId()
+	err := checkOwner(owner)
+	switch {
+	case err != nil:
+	case id != "":
+		err = s.h.RemoveContainerByID(ctx, owner, id)
+	default:
+		err = s.h.RemoveContainer(ctx, owner)
 	}
 	if err != nil {
 		return nil, answer(err)

@@ -379,7 +379,11 @@ func (s runService) AbortRun(ctx context.Context, c *connect.Request[pb.AbortRun
 		}
 		return connect.NewResponse(&pb.AbortRunResponse{}), nil
 	}
-	r.cancel(host.ErrRunAborted)
+	cause := host.ErrRunAborted
+	if c.Msg.GetInterrupted() {
+		cause = nil // which is what the host makes of one that ends by itself
+	}
+	r.cancel(cause)
 	if c.Msg.GetKill() {
 		r.kill()
 	}

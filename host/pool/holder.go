@@ -14,6 +14,8 @@ type Holder struct {
 	Artifact string // its name
 	Cache    string // its key
 	Going    bool   // all that is being destroyed there
+	Others   bool   // all that other teams have there, of which who asks is told no names
+	Team     string // whose it is, for [Holders.SeenBy]; empty: everybody's
 
 	Volumes   int       // that are there
 	Claimed   int       // volumes that a container is still to get there; a content that several wait for counts for each of them
@@ -33,6 +35,8 @@ func (o Holder) String() string {
 		who = "cache " + o.Cache
 	case o.Going:
 		who = "what is being destroyed"
+	case o.Others:
+		who = "what other teams have"
 	}
 	var has []string
 	if o.Volumes > 0 {
@@ -70,6 +74,44 @@ func (all Holders) String() string {
 	return strings.Join(parts, ", ")
 }
 
+// AnotherTeams stands for an owner in what a team is told, if it is another team's. No owner has such a name.
+const AnotherTeams = "another team's"
+
+// OwnerSeenBy is an owner as a team is told of it: another team's has no name. Who asks for no team is told of all.
+func OwnerSeenBy(team, owner, its string) string {
+	if team == "" || its == "" || its == team {
+		return owner
+	}
+	return AnotherTeams
+}
+
+// SeenBy are all of them as a team is told of them: how much other teams have, but not who has it or why. Who asks for no team is told of all.
+func (all Holders) SeenBy(team string) Holders {
+	if team == "" {
+		return all
+	}
+	var out Holders
+	others := Holder{Others: true}
+	hidden := false
+	for _, o := range all {
+		if OwnerSeenBy(team, "", o.Team) == "" {
+			if o.Team == "" {
+				o.Why = "" // it may name a run of another team
+			}
+			out = append(out, o)
+			continue
+		}
+		hidden = true
+		others.Volumes += o.Volumes
+		others.Claimed += o.Claimed
+		others.Resources = others.Resources.plus(o.Resources, 1)
+	}
+	if hidden {
+		out = append(out, others)
+	}
+	return out
+}
+
 // Claims lists the containers that are still to get volumes on a worker, by owner.
 func (x *Index) Claims(worker string) (out Holders) {
 	x.mu.RLock()
@@ -87,7 +129,7 @@ func (x *Index) Claims(worker string) (out Holders) {
 			n += count(x.claimedNotThere(e, d))
 		}
 		if n > 0 {
-			out = append(out, Holder{Owner: g.Owner, Claimed: n})
+			out = append(out, Holder{Owner: g.Owner, Team: g.Team, Claimed: n})
 		}
 	}
 	return out.sorted()
@@ -111,7 +153,7 @@ func (q *Queue) InTheWay(w Waiter) (out Holders, volumes bool) {
 		if g.Worker != e.Name {
 			continue
 		}
-		o := Holder{Owner: g.Owner, Resources: g.Resources.only(lack)}
+		o := Holder{Owner: g.Owner, Team: g.Team, Resources: g.Resources.only(lack)}
 		if containers || tasks && g.Kind != Check || o.Resources != (Resources{}) {
 			out = append(out, o)
 		}

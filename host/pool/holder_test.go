@@ -84,3 +84,44 @@ func TestHolders(t *testing.T) {
 		t.Errorf("ten are told as %s", got)
 	}
 }
+
+// A team is told how much others have, and that somebody waits for a worker that is reserved, but neither who nor why.
+func TestTeamsAreToldNoOthersNames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLine(t, pool.Options{MaxPassed: 1}, running("w", func(w *pool.Worker) { w.Limits.Volumes = 2 }))
+		l.wait("v0", pool.Spec{Team: "blue", Volumes: 1})
+		l.wait("v1", pool.Spec{Volumes: 1})
+		l.wait("big", pool.Spec{Team: "blue", Volumes: 2})
+		l.x.Release("v0")
+		l.wait("v2", pool.Spec{Team: "blue", Volumes: 1})
+		l.reserved("big=w")
+		for team, want := range map[string]string{
+			"":     "the container of v1 (1 volume claimed), the container of v2 (1 volume claimed)",
+			"blue": "the container of v1 (1 volume claimed), the container of v2 (1 volume claimed)",
+			"red":  "the container of v1 (1 volume claimed), what other teams have (1 volume claimed)",
+		} {
+			if got := l.x.Claims("w").SeenBy(team).String(); got != want {
+				t.Errorf("team %q is told of %s, want %s", team, got, want)
+			}
+			who := `for "big", `
+			if team == "red" {
+				who = "for " + pool.AnotherTeams + ", "
+			}
+			if got := l.p.Explain(l.x, pool.Spec{Team: team, Volumes: 1}); !strings.HasPrefix(got[0].Detail, who) {
+				t.Errorf("team %q is told that the worker is reserved %s, want %s", team, got[0].Detail, who)
+			}
+		}
+		l.wait("red", pool.Spec{Team: "red", Volumes: 1})
+		w, _, _ := l.q.Find("red")
+		for all, who := range map[bool]string{true: `for "big", `, false: "for " + pool.AnotherTeams + ", "} {
+			w.All = all
+			if got, _ := l.q.Explain(w); !strings.HasPrefix(got[0].Detail, who) {
+				t.Errorf("one who waits, all of it: %t, is told %s, want %s", all, got[0].Detail, who)
+			}
+		}
+		got := pool.Holders{{Artifact: "a", Team: "blue", Volumes: 2, Why: "secret"}, {Cache: "c", Team: "blue", Volumes: 1}, {Going: true, Volumes: 1}, {Artifact: "b", Volumes: 1, Why: "secret"}}.SeenBy("red").String()
+		if want := "what is being destroyed (1 volume), artifact b (1 volume), what other teams have (3 volumes)"; got != want {
+			t.Errorf("it is told %s, want %s", got, want)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -258,7 +259,7 @@ func (q *query) about(e *entry, r Reason) string {
 		return e.Paused
 	case Reserved:
 		w := e.reserved
-		return fmt.Sprintf("for %q, passed by %d that came later, for another %s at most", w.owner, w.passed, w.left())
+		return w.reservedText(s.Team)
 	case FullContainers:
 		return fmt.Sprintf("%d of %d containers", e.usage.containers(), l.Containers)
 	case FullTasks:
@@ -282,6 +283,15 @@ func (q *query) about(e *entry, r Reason) string {
 		return "own worker of the team"
 	}
 	return "shared worker"
+}
+
+// reservedText says that a worker is reserved for w, as a team may hear of it; empty: as the operator may.
+func (w *waiter) reservedText(team string) string {
+	who := strconv.Quote(w.owner)
+	if OwnerSeenBy(team, w.owner, w.query.spec.Team) != w.owner {
+		who = AnotherTeams
+	}
+	return fmt.Sprintf("for %s, passed by %d that came later, for another %s at most", who, w.passed, w.left())
 }
 
 // wantedVolumes says how many volumes a container needs: its own, and those of its inputs.

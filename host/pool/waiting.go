@@ -1,6 +1,7 @@
 package pool
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -15,7 +16,17 @@ type Waiter struct {
 	Reserved string    // the worker that is reserved for it; empty: none
 	Until    time.Time // when that ends at the latest
 
+	All bool // what [Queue.Explain] says names those of other teams, too: it is not for who waits
+
 	query *query
+}
+
+// Team is whose it is; empty: everybody's.
+func (w Waiter) Team() string {
+	if w.query == nil {
+		return w.Spec.Team
+	}
+	return w.query.spec.Team
 }
 
 // Waiting returns those who wait, in the order in which they would be served as things
@@ -50,10 +61,26 @@ func (q *Queue) Explain(w Waiter) ([]Verdict, error) {
 	defer x.mu.RUnlock()
 	verdicts := q.placer.explain(x, w.query)
 	best, compatible := q.placer.best(x, w.query)
-	if best != nil {
-		return verdicts, nil
+	var why error
+	if best == nil {
+		why = q.placer.refusal(x, w.query, compatible != nil)
 	}
-	return verdicts, q.placer.refusal(x, w.query, compatible != nil)
+	if w.All {
+		x.nameReserved(verdicts)
+		if full, ok := errors.AsType[*FullError](why); ok {
+			x.nameReserved(full.Reasons)
+		}
+	}
+	return verdicts, why
+}
+
+// nameReserved has verdicts say for whom workers are reserved, whosever those are. The lock is held.
+func (x *Index) nameReserved(verdicts []Verdict) {
+	for i, v := range verdicts {
+		if e := x.byName[v.Worker]; v.Reason == Reserved && e != nil && e.reserved != nil {
+			verdicts[i].Detail = e.reserved.reservedText("")
+		}
+	}
 }
 
 // Before returns those who wait and would be served before one who came for s now, in that order.

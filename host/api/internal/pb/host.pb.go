@@ -1939,7 +1939,8 @@ type Explanation struct {
 	InTheWay []*Holder `protobuf:"bytes,15,rep,name=in_the_way,json=inTheWay,proto3" json:"in_the_way,omitempty"`
 	// Asked: the place that it would have among those who wait for their turn; 0: it would have its turn at once.
 	Turn int64 `protobuf:"varint,16,opt,name=turn,proto3" json:"turn,omitempty"`
-	// Asked, and it would wait: the owners of who would be served before it, the first 16 of them.
+	// Asked, and it would wait: the owners of who would be served before it, the first 16 of them. Where it is asked for a team, "another team's" stands
+	// for each that is another one's.
 	Before []string `protobuf:"bytes,17,rep,name=before,proto3" json:"before,omitempty"`
 	// Asked: what would have to be brought to the worker.
 	Copies        []*Copy `protobuf:"bytes,18,rep,name=copies,proto3" json:"copies,omitempty"`
@@ -2104,7 +2105,7 @@ func (x *Explanation) GetCopies() []*Copy {
 }
 
 // Holder has, on a worker, of what there is too little there. It is a container, by its owner, an artifact, a cache, all that is being destroyed
-// there, or, where it names none of these, what nobody owns.
+// there, all that other teams have there, or, where it names none of these, what nobody owns.
 type Holder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Owner string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
@@ -2120,7 +2121,9 @@ type Holder struct {
 	// What is promised to a container, of those that are too little.
 	Resources *Resources `protobuf:"bytes,7,opt,name=resources,proto3" json:"resources,omitempty"`
 	// Why it stays, for people; empty: there is nothing to say.
-	Why           string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`
+	Why string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`
+	// All that other teams have there, of which a team that asks is told no names.
+	Others        bool `protobuf:"varint,9,opt,name=others,proto3" json:"others,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2209,6 +2212,13 @@ func (x *Holder) GetWhy() string {
 		return x.Why
 	}
 	return ""
+}
+
+func (x *Holder) GetOthers() bool {
+	if x != nil {
+		return x.Others
+	}
+	return false
 }
 
 type Copy struct {
@@ -2581,7 +2591,7 @@ const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	"in_the_way\x18\x0f \x03(\v2\x1d.slipway.host.v1alpha1.HolderR\binTheWay\x12\x12\n" +
 	"\x04turn\x18\x10 \x01(\x03R\x04turn\x12\x16\n" +
 	"\x06before\x18\x11 \x03(\tR\x06before\x123\n" +
-	"\x06copies\x18\x12 \x03(\v2\x1b.slipway.host.v1alpha1.CopyR\x06copies\"\xec\x01\n" +
+	"\x06copies\x18\x12 \x03(\v2\x1b.slipway.host.v1alpha1.CopyR\x06copies\"\x84\x02\n" +
 	"\x06Holder\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x1a\n" +
 	"\bartifact\x18\x02 \x01(\tR\bartifact\x12\x14\n" +
@@ -2590,7 +2600,8 @@ const file_slipway_host_v1alpha1_host_proto_rawDesc = "" +
 	"\avolumes\x18\x05 \x01(\x03R\avolumes\x12\x18\n" +
 	"\aclaimed\x18\x06 \x01(\x03R\aclaimed\x12>\n" +
 	"\tresources\x18\a \x01(\v2 .slipway.host.v1alpha1.ResourcesR\tresources\x12\x10\n" +
-	"\x03why\x18\b \x01(\tR\x03why\"D\n" +
+	"\x03why\x18\b \x01(\tR\x03why\x12\x16\n" +
+	"\x06others\x18\t \x01(\bR\x06others\"D\n" +
 	"\x04Copy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\x12\x12\n" +

@@ -77,6 +77,7 @@ type ContainerServiceClient interface {
 	// DestroyContainer ends a container and all that is in it. Idempotent. Where it is still being made, or waits for a place, that is given up, and undone
 	// when the call returns: EnsureContainer ends with ABORTED, and the owner may ask again. It says that the owner is done with what ran in it:
 	// EnsureContainer makes a new one after it, and what ran in the old one is not known under the owner any more. So keep first what came of it.
+	// Who repeats it, and has not kept others from asking for the owner's container meanwhile, gives the id, too: else the next one is ended.
 	DestroyContainer(context.Context, *connect.Request[DestroyContainerRequest]) (*connect.Response[DestroyContainerResponse], error)
 }
 
@@ -162,6 +163,7 @@ type ContainerServiceHandler interface {
 	// DestroyContainer ends a container and all that is in it. Idempotent. Where it is still being made, or waits for a place, that is given up, and undone
 	// when the call returns: EnsureContainer ends with ABORTED, and the owner may ask again. It says that the owner is done with what ran in it:
 	// EnsureContainer makes a new one after it, and what ran in the old one is not known under the owner any more. So keep first what came of it.
+	// Who repeats it, and has not kept others from asking for the owner's container meanwhile, gives the id, too: else the next one is ended.
 	DestroyContainer(context.Context, *connect.Request[DestroyContainerRequest]) (*connect.Response[DestroyContainerResponse], error)
 }
 

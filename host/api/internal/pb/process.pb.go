@@ -435,7 +435,9 @@ type EnsureContainerResponse struct {
 	Owner  string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
 	Worker string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
 	// "ready"; or, of one that is over and was found, "destroying", "destroyed" or "lost".
-	State         string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	// The container's own: the next one of this owner has another.
+	Id            string `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -487,6 +489,13 @@ func (x *EnsureContainerResponse) GetWorker() string {
 func (x *EnsureContainerResponse) GetState() string {
 	if x != nil {
 		return x.State
+	}
+	return ""
+}
+
+func (x *EnsureContainerResponse) GetId() string {
+	if x != nil {
+		return x.Id
 	}
 	return ""
 }
@@ -887,8 +896,11 @@ func (x *SealContainerResponse) GetOutputs() map[string]string {
 }
 
 type DestroyContainerRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Owner         string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Owner string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// Only the container with this id, as EnsureContainer and ListContainers tell it. Where the owner has another one by now, or the same call was answered before, nothing is done: so a
+	// call whose answer was lost can be repeated at any time. Empty: whichever container the owner has when the call comes.
+	Id            string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -926,6 +938,13 @@ func (*DestroyContainerRequest) Descriptor() ([]byte, []int) {
 func (x *DestroyContainerRequest) GetOwner() string {
 	if x != nil {
 		return x.Owner
+	}
+	return ""
+}
+
+func (x *DestroyContainerRequest) GetId() string {
+	if x != nil {
+		return x.Id
 	}
 	return ""
 }
@@ -1664,11 +1683,12 @@ const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"\x04path\x18\x02 \x01(\tR\x04path\"9\n" +
 	"\x0fContainerOutput\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
-	"\x04path\x18\x02 \x01(\tR\x04path\"]\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"m\n" +
 	"\x17EnsureContainerResponse\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x12\x14\n" +
-	"\x05state\x18\x03 \x01(\tR\x05state\"L\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x0e\n" +
+	"\x02id\x18\x04 \x01(\tR\x02id\"L\n" +
 	"\x15ListContainersRequest\x12!\n" +
 	"\fowner_prefix\x18\x01 \x01(\tR\vownerPrefix\x12\x10\n" +
 	"\x03all\x18\x02 \x01(\bR\x03all\"\x98\x01\n" +
@@ -1704,9 +1724,10 @@ const file_slipway_host_v1alpha1_process_proto_rawDesc = "" +
 	"\aoutputs\x18\x01 \x03(\v29.slipway.host.v1alpha1.SealContainerResponse.OutputsEntryR\aoutputs\x1a:\n" +
 	"\fOutputsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"/\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"?\n" +
 	"\x17DestroyContainerRequest\x12\x14\n" +
-	"\x05owner\x18\x01 \x01(\tR\x05owner\"\x1a\n" +
+	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\"\x1a\n" +
 	"\x18DestroyContainerResponse\"\xf7\x01\n" +
 	"\x13StartProcessRequest\x12\x14\n" +
 	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x12\n" +

@@ -859,7 +859,9 @@ type AbortRunRequest struct {
 	// End the grace too.
 	Kill bool `protobuf:"varint,2,opt,name=kill,proto3" json:"kill,omitempty"`
 	// Give the run up, too, if it was begun before and is not under way: what it has is destroyed, and it has ended. Else that is an error.
-	GiveUp        bool `protobuf:"varint,3,opt,name=give_up,json=giveUp,proto3" json:"give_up,omitempty"`
+	GiveUp bool `protobuf:"varint,3,opt,name=give_up,json=giveUp,proto3" json:"give_up,omitempty"`
+	// Whoever attends the run was interrupted, and ends it for that: so its steps say, and not that somebody asked for its abort.
+	Interrupted   bool `protobuf:"varint,4,opt,name=interrupted,proto3" json:"interrupted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -911,6 +913,13 @@ func (x *AbortRunRequest) GetKill() bool {
 func (x *AbortRunRequest) GetGiveUp() bool {
 	if x != nil {
 		return x.GiveUp
+	}
+	return false
+}
+
+func (x *AbortRunRequest) GetInterrupted() bool {
+	if x != nil {
+		return x.Interrupted
 	}
 	return false
 }
@@ -1216,11 +1225,12 @@ const file_slipway_host_v1alpha1_run_proto_rawDesc = "" +
 	"\x0eWaitRunRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\"K\n" +
 	"\x0fWaitRunResponse\x128\n" +
-	"\x06result\x18\x01 \x01(\v2 .slipway.host.v1alpha1.RunResultR\x06result\"N\n" +
+	"\x06result\x18\x01 \x01(\v2 .slipway.host.v1alpha1.RunResultR\x06result\"p\n" +
 	"\x0fAbortRunRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04kill\x18\x02 \x01(\bR\x04kill\x12\x17\n" +
-	"\agive_up\x18\x03 \x01(\bR\x06giveUp\"\x12\n" +
+	"\agive_up\x18\x03 \x01(\bR\x06giveUp\x12 \n" +
+	"\vinterrupted\x18\x04 \x01(\bR\vinterrupted\"\x12\n" +
 	"\x10AbortRunResponse\"m\n" +
 	"\x13AcceptOutputRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
