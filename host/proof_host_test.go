@@ -21,7 +21,8 @@ import (
 	"github.com/slipway-run/slipway/internal/testkit"
 )
 
-// childEnv makes this test binary a host: it holds a childSpec. The tests of plugins/garden/internal/ongarden start it so, too.
+// childEnv makes this test binary a host: it holds a childSpec. The tests of plugins/garden/internal/ongarden and plugins/nomad/internal/onnomad
+// start it so, too.
 const childEnv = "SLIPWAY_TEST_HOST"
 
 // childSpec is what a host in a process of its own shall do: run a job, and die by SIGKILL at a point.

@@ -103,6 +103,8 @@ func (n *node) ListContainers(ctx context.Context, filter sdk.Filter, emit func(
 		switch a := of[key]; {
 		case c.node != n.id:
 			info.State, info.Reason = sdk.ContainerGone, "its node "+short(c.node)+" is not in the cluster any more"
+		case a != nil && forgotten(a.TaskStates, taskName):
+			info.State, info.Reason = sdk.ContainerGone, "its allocation "+short(a.ID)+" is gone: "+forgot+"; "+ended(a)
 		case again[key] && (a.ClientTerminalStatus() || a.ServerTerminalStatus()):
 			info.State, info.Reason = sdk.ContainerGone, "its allocation "+short(a.ID)+" is gone: "+placedAgain+"; "+ended(a)
 		case again[key], a != nil && a.PreviousAllocation != "":

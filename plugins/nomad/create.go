@@ -153,7 +153,7 @@ func (n *node) resume(ctx context.Context, id sdk.ContainerID, progress func(sdk
 		index = meta.LastIndex
 		switch s, again := first(stubs); {
 		case s == nil:
-		case again || over(s):
+		case again || over(s) || forgotten(s.TaskStates, taskName):
 			return dead(id)
 		case s.ClientStatus == api.AllocClientStatusUnknown:
 			return n.cutOff(id)

@@ -64,6 +64,11 @@ func (n *node) where(ctx context.Context, id sdk.ContainerID) (*placed, error) {
 		return nil, lost(id, "Nomad has cleared it away")
 	case err != nil:
 		return nil, n.cluster.fail(ctx, "looking for container "+string(id), err)
+	case forgotten(a.TaskStates, taskName):
+		if !c.stopped {
+			n.stopAgain(ctx, id)
+		}
+		return nil, lost(id, forgot+"; "+ended(a))
 	case c.stopped:
 		return nil, lost(id, "its job is stopped; "+ended(a))
 	case over(stub):
@@ -123,6 +128,11 @@ func (n *node) exec(ctx context.Context, id sdk.ContainerID, argv []string, stdi
 	}
 	now, _, infoErr := n.cluster.client.Allocations().Info(p.alloc.ID, n.cluster.query(ask))
 	switch {
+	case infoErr == nil && forgotten(now.TaskStates, taskName):
+		if lookErr == nil && !c.stopped {
+			n.stopAgain(ask, id)
+		}
+		return lost(id, forgot+"; "+ended(now))
 	case infoErr == nil && now.ClientTerminalStatus():
 		return lost(id, ended(now))
 	case infoErr == nil && now.ClientStatus == api.AllocClientStatusPending && !answered && by != unreached: // not what is whole and cut off

@@ -31,7 +31,17 @@ func first(stubs []*api.AllocationListStub) (s *api.AllocationListStub, again bo
 
 const placedAgain = "Nomad lost it and has placed its job again"
 
-// stopAgain ends what was placed again, or would be, which is of use to nobody. The job stays, so that the container is listed as gone until it is destroyed.
+// forgotten tells of an allocation whose node has received its task a second time: its agent was started without its records, as on a machine that has lost
+// its disk. Nomad (1.9.4) takes over from its servers that the task runs, waits before it starts it until it does not, and so for ever calls running
+// what does not run. Should it be started by others than that Nomad, its keeper is another one. Agents that have their records receive nothing again.
+func forgotten(states map[string]*api.TaskState, task string) bool {
+	s := states[task]
+	return s != nil && len(s.Events) > 1 && slices.ContainsFunc(s.Events[1:], func(e *api.TaskEvent) bool { return e.Type == api.TaskReceived })
+}
+
+const forgot = "the agent of its node was started without the records that it had in its data_dir, and what ran in it has ended"
+
+// stopAgain ends what was placed again or is forgotten, or would be, which is of use to nobody. The job stays, so that the container is listed as gone until it is destroyed.
 func (n *node) stopAgain(ctx context.Context, id sdk.ContainerID) {
 	asking, cancel := n.cluster.in(ctx)
 	defer cancel()

@@ -156,7 +156,7 @@ func (v *nodeStore) start(ctx context.Context, dir string) error {
 		switch {
 		case stub == nil:
 			v.say(n.noStorePlace(patience))
-		case stub.ClientStatus == api.AllocClientStatusRunning:
+		case runs(stub):
 			return v.remember(ctx, stub.ID)
 		case need(stub) > done:
 			done = need(stub)
@@ -179,12 +179,19 @@ func need(stub *api.AllocationListStub) storeNeed {
 	}
 	s := stub.TaskStates[storeTask]
 	switch {
+	case forgotten(stub.TaskStates, storeTask) && stub.DesiredStatus == api.AllocDesiredStatusRun:
+		return storeAnew
 	case over(stub):
 		return storeOver
 	case s != nil && s.State == "pending" && slices.ContainsFunc(s.Events, func(e *api.TaskEvent) bool { return e.Type == api.TaskArtifactDownloadFailed }):
 		return storeLame
 	}
 	return storeThere
+}
+
+// runs tells whether Nomad calls a store running, and it may be.
+func runs(stub *api.AllocationListStub) bool {
+	return stub.ClientStatus == api.AllocClientStatusRunning && !forgotten(stub.TaskStates, storeTask)
 }
 
 // mend has a store that does not run come up again, if it does not by itself. It waits for nothing. Stub is its newest allocation; nil: there is none.
@@ -336,7 +343,7 @@ func (v *nodeStore) exec(ctx context.Context, argv []string, stdin io.Reader, st
 			v.say(v.n.noStorePlace(ctx))
 			v.mend(ctx, nil)
 			return v.down()
-		case stub.ClientStatus != api.AllocClientStatusRunning:
+		case !runs(stub):
 			v.say(v.words(ctx, stub.ID))
 			v.mend(ctx, stub)
 			return v.down()

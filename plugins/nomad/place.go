@@ -177,6 +177,9 @@ func (n *node) up(ctx context.Context, id sdk.ContainerID, stub *api.AllocationL
 		if a.ClientTerminalStatus() || a.ServerTerminalStatus() {
 			return n.notStarted(id, a)
 		}
+		if forgotten(a.TaskStates, taskName) {
+			return sdk.NewUnavailable(nil, "container %q: while it starts, %s", id, forgot)
+		}
 		if state == nil || state.State == "pending" && !begun(state) {
 			due := false
 			if due, wait = eager.due(time.Now(), state); due && n.early(ctx, id, a, eagerTry) == nil {

@@ -27,6 +27,7 @@ const (
 	metaStore   = "slipway_store"         // a sum of the job's definition
 	metaVersion = "slipway_store_version" // of the plugin that made it
 	metaProgram = "slipway_store_program" // where commands in its task find slipway-store
+	metaAnew    = "slipway_store_anew"    // what changes where all stores are to be started anew
 	storeDir    = "/slipway/volumes"
 )
 
@@ -134,6 +135,7 @@ const (
 	storeThere storeNeed = iota // that there is one
 	storeOver                   // that Nomad looks again at where nothing of it runs
 	storeLame                   // that its program comes from this plugin: where it comes from now there may be none any more
+	storeAnew                   // that all of them are started anew, for Nomad will not do so with one whose agent has forgotten it
 	storeNeeds
 )
 
@@ -173,6 +175,9 @@ func (n *node) ensureStore(ctx context.Context, dir string, needs storeNeed) err
 				p.log.Warn("the stores of volumes have other settings than this block's, and keep them until their job is stopped", "job", *job.ID)
 			}
 			return nil
+		case needs == storeAnew:
+			job, index = there, *there.JobModifyIndex
+			job.Meta[metaAnew] = strconv.FormatUint(index, 10) // a job that is another one in this is placed again
 		case needs == storeOver || sameSource(there, job):
 			job, index = there, *there.JobModifyIndex // as it is: what runs goes on
 		case time.Since(p.moved) < lameAgain:

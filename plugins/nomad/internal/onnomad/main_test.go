@@ -3,6 +3,8 @@
 package onnomad
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -11,12 +13,12 @@ import (
 	"github.com/slipway-run/slipway/internal/testkit"
 )
 
-// built is where programs lie, as make builds them, once one is asked for: all of these tests are the soak's.
+// built is where programs lie, as make builds them, once one is asked for: most of these tests are the soak's.
 var built string
 
 func TestMain(m *testing.M) { testkit.Main(m, func() { os.RemoveAll(built) }) }
 
-// programs makes them.
+// programs makes the directory for them, and those that every test here needs.
 var programs = sync.OnceValue(func() error {
 	dir, err := os.MkdirTemp("", "slipway-built-")
 	if err != nil {
@@ -26,13 +28,24 @@ var programs = sync.OnceValue(func() error {
 	if err := os.Chmod(dir, 0o755); err != nil { // tasks of other users run what is in it
 		return err
 	}
-	for name, pkg := range map[string]string{"slipway-shim": "sdk/shim/cmd", "slipway-store": "plugins/nomad/store/cmd"} {
-		if err := testkit.Build(filepath.Join(dir, name), "github.com/slipway-run/slipway/"+pkg); err != nil {
-			return err
-		}
+	return errors.Join(build("slipway-shim", "sdk/shim/cmd"), build("slipway-store", "plugins/nomad/store/cmd"))
+})
+
+// hostPrograms makes what a host in a process of its own needs: only in the tests of the package host it can be told where to die.
+var hostPrograms = sync.OnceValue(func() error {
+	if err := programs(); err != nil {
+		return err
+	}
+	return errors.Join(build("slipway-nomad", "plugins/nomad/cmd"),
+		testkit.BuildTests(filepath.Join(built, "host.test"), "github.com/slipway-run/slipway/host"))
+})
+
+func build(name, pkg string) error {
+	if err := testkit.Build(filepath.Join(built, name), "github.com/slipway-run/slipway/"+pkg); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
-})
+}
 
 func program(name string) string {
 	if err := programs(); err != nil {
