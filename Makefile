@@ -77,9 +77,13 @@ servers:
 	@GO='$(GO)' plugins/garden/testserver/build.sh
 
 # What only the soak has a server for.
-.PHONY: guardian
+.PHONY: guardian concourse
 guardian: ## build guardian, the Garden server that most installations have, for the soak of plugins/garden (once for this machine, a minute)
 	@GO='$(GO)' plugins/garden/testserver/guardian/build.sh
+
+concourse: ## the same for the Garden server of a Concourse worker, with Debian's containerd and network plugins (a few minutes)
+	@internal/gate/packages.sh concourse
+	@GO='$(GO)' plugins/garden/testserver/concourse/build.sh
 
 .PHONY: tools
 tools:
@@ -98,7 +102,7 @@ test: ## the gate: check, then all tests as far as they say at once whether a ch
 SOAK  ?= ./...
 COUNT ?= 1
 .PHONY: soak
-soak: deps guardian ## the hunt for what fails rarely: all counts, cases and drivers, with and without the race detector; ended, it goes on where it was (SOAK=./host for one package, COUNT=n times)
+soak: deps guardian concourse ## the hunt for what fails rarely: all counts, cases and drivers, with and without the race detector; ended, it goes on where it was (SOAK=./host for one package, COUNT=n times)
 	@internal/gate/soak.sh '$(GO)' '$(COUNT)' '$(TESTFLAGS)' $(SOAK)
 
 .PHONY: bench

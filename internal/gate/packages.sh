@@ -1,8 +1,18 @@
 #!/bin/sh
 # Installs the Debian packages that the tests need and this machine lacks, as root or by sudo. What stays lacking is said at once, with what
-# that leaves out of the tests; with CI=true it is an error, because a gate that leaves something out is none.
+# that leaves out of the tests; with CI=true it is an error, because a gate that leaves something out is none. Called as `packages.sh concourse` it
+# sees as well to those of a Concourse worker, which the soak alone has.
 set -u
+for_soak=${1:-}
 export DEBIAN_FRONTEND=noninteractive
+
+# missing_of_concourse does the same for what a Concourse worker needs beyond that.
+missing_of_concourse() {
+	command -v containerd-shim-runc-v2 >/dev/null || echo containerd
+	command -v iptables >/dev/null || echo iptables
+	command -v ip >/dev/null || echo iproute2
+	[ -e /usr/lib/cni/bridge ] || echo containernetworking-plugins
+}
 
 # missing prints the packages whose file or program is not there.
 missing() {
@@ -24,6 +34,7 @@ missing() {
 		gzip gzip
 		protoc protobuf-compiler
 	END
+	[ "$for_soak" != concourse ] || missing_of_concourse
 	[ -e /usr/include/google/protobuf/duration.proto ] || echo libprotobuf-dev
 	/usr/bin/python3 -c 'import grpc, google.protobuf' 2>/dev/null || echo python3-grpcio python3-protobuf
 }

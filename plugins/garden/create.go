@@ -151,7 +151,7 @@ func (w *worker) create(ctx context.Context, spec sdk.ContainerSpec, a *abilitie
 		}
 	}
 	progress(sdk.Progress{Phase: "starting", Message: w.garden.String()})
-	if err := w.garden.Create(ctx, w.gardenSpec(spec, own)); err != nil {
+	if err := w.askFor(ctx, w.gardenSpec(spec, own), spec.Token); err != nil {
 		return w.diagnose(ctx, spec, a, err)
 	}
 	if _, err := w.Start(ctx, spec.ID); err != nil {
@@ -302,24 +302,48 @@ func (w *worker) limits(l sdk.Resources) garden.Limits {
 // shares is a number of thousandths of a core as a weight among those that want the processor: one whole core weighs 1024, as it does for Concourse.
 func shares(millis int64) uint64 { return uint64(max(2, millis*1024/1000)) }
 
-// diagnose finds out why a server refuses a container, for it gives no reason that a program could tell: another has the handle, or none can be made
-// now, or this one never can.
+// askFor has the server make a container. One that refuses may list it all the same: Concourse's backend leaves what it could not start, and every server may have
+// made it just now, for an earlier call that did not wait so long. Which of these it is does not show, so what is listed goes, and the server is asked once more.
+func (w *worker) askFor(ctx context.Context, s garden.ContainerSpec, token sdk.Token) error {
+	for again := true; ; again = false {
+		refused := w.garden.Create(ctx, s)
+		if _, ok := errors.AsType[*gdn.Refusal](refused); !ok {
+			return refused
+		}
+		left, err := w.destroyRefused(ctx, s.Handle, token)
+		if err != nil {
+			return err
+		}
+		if !left || !again {
+			return refused
+		}
+	}
+}
+
+// destroyRefused destroys what a server lists of a container that it refused, and tells whether there was any. Another's stays, and is AlreadyExists.
+func (w *worker) destroyRefused(ctx context.Context, handle string, token sdk.Token) (left bool, err error) {
+	there, err := w.garden.Has(ctx, handle)
+	if err != nil || !there {
+		return false, err
+	}
+	f, err := w.facts(ctx, sdk.ContainerID(handle))
+	if sdk.IsNotFound(err, sdk.KindContainer) || err == nil && f.token != token {
+		return false, sdk.NewAlreadyExists(sdk.KindContainer, handle)
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, w.garden.Destroy(ctx, handle)
+}
+
+// diagnose finds out why a server refuses a container that it has none of, for it gives no reason that a program could tell: none can be made now, or this one
+// never can.
 func (w *worker) diagnose(ctx context.Context, spec sdk.ContainerSpec, a *abilities, refused error) error {
 	refusal, ok := errors.AsType[*gdn.Refusal](refused)
 	if !ok {
 		return refused
 	}
-	there, err := w.garden.Has(ctx, string(spec.ID))
-	if err != nil {
-		return err
-	}
-	if there {
-		if f, err := w.facts(ctx, spec.ID); sdk.IsNotFound(err, sdk.KindContainer) || err == nil && f.token != spec.Token {
-			return sdk.NewAlreadyExists(sdk.KindContainer, string(spec.ID))
-		}
-		return sdk.NewUnavailable(refused, "container %q: %s has made it only now, for a call that did not wait so long: %s", spec.ID, w.garden, refusal.Message)
-	}
-	err = w.withBare(ctx, bare{strict: a.strict}, func(string) error { return nil })
+	err := w.withBare(ctx, bare{strict: a.strict}, func(string) error { return nil })
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

@@ -102,6 +102,7 @@ func TestLikeConcourse(t *testing.T) {
 		}
 		x.drop(t, "labelled")
 	})
+	t.Run("what it refused it lists", func(t *testing.T) { testRefusedIsListed(t, x) })
 	target := conformance.InProcess(x.runtime, "here")
 	target.Probe = conformance.LinuxProbe(t)
 	options := conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Without: []conformance.Requirement{conformance.EnvCrash, conformance.EnvProgram}}
@@ -109,6 +110,18 @@ func TestLikeConcourse(t *testing.T) {
 		options.Only = []string{"E02-unknown-ids", "W10-list-filter", "W27-list-states", "C07-destroy-running", "P02-exec-missing"}
 	}
 	conformance.Run(t, target, options)
+}
+
+// testRefusedIsListed has a server refuse a container for good that it then lists. That is the caller's mistake, and not the trace of an earlier call; and nothing of it is left.
+func testRefusedIsListed(t *testing.T, x *world) {
+	x.statusOf(t) // what is made once is made
+	x.volume(t, sdk.VolumeSpec{ID: "data"}, nil)
+	check := x.unchanged(t)
+	err := x.CreateContainer(testkit.Context(t), sdk.ContainerSpec{
+		ID: "refused", Token: token, Image: sdk.Image{Volume: "image"}, Mounts: []sdk.Mount{{Volume: "data", Path: "/etc/passwd"}},
+	}, nil)
+	want(t, err, sdk.Invalid, sdk.ReasonImage, `"refused"`, "refuses")
+	check()
 }
 
 // TestLikeGuardian is a server that has forgotten its containers when it was killed, though they run on. Stopped in order it has not.

@@ -91,6 +91,9 @@ func clear(ctx context.Context, dir string) error {
 	if err := clearGuardian(ctx, dir); err != nil {
 		return err
 	}
+	if err := clearConcourse(ctx, dir); err != nil {
+		return err
+	}
 	if err := unmount(dir); err != nil {
 		return err
 	}

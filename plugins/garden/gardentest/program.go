@@ -20,7 +20,7 @@ import (
 // programs are the paths of the servers.
 type programs struct {
 	garden, baggageclaim, houdini string
-	guardian                      string // the directory of its programs; empty where it is not asked for
+	guardian, concourse           string // the directories of their programs; empty where they are not asked for
 }
 
 // find looks for the programs where build.sh keeps what it would build from this checkout.
@@ -48,6 +48,9 @@ func find(t testing.TB, o Options) programs {
 	}
 	if o.Guardian {
 		p.guardian = findGuardian(t, checkout)
+	}
+	if o.Concourse {
+		p.concourse = findConcourse(t, checkout)
 	}
 	return p
 }

@@ -47,6 +47,9 @@ type Options struct {
 
 	// Guardian is Garden, on a unix socket, with a network of its own. It takes MaxContainers and Driver, and no other option.
 	Guardian bool
+
+	// Concourse is Garden, with what is said of Guardian: the containerd backend of a Concourse worker, and a containerd, which ends with it.
+	Concourse bool
 }
 
 // Servers are a Garden server and a Baggageclaim beside it, made by Start. Methods that start and end a server are for one goroutine at a time,
@@ -62,6 +65,7 @@ type Servers struct {
 	lock     *os.File
 	ports    ports
 	guardian *guardian // once it was started
+	holder   *process  // of the namespaces, once they were made
 
 	mu                   sync.Mutex
 	garden, baggage      *process // the last ones started
@@ -76,7 +80,7 @@ type ports struct{ garden, baggage, debug int }
 func Start(t testing.TB, o Options) *Servers {
 	t.Helper()
 	p := find(t, o)
-	o.Unix = o.Unix || o.Guardian
+	o.Unix = o.Unix || o.Guardian || o.Concourse
 	ctx := testkit.Context(t)
 	sweep(ctx, t)
 	s, err := open(p, o)
@@ -161,6 +165,9 @@ func (s *Servers) startGarden(ctx context.Context) error {
 func (s *Servers) startGardenProcess(ctx context.Context) (*process, error) {
 	if s.options.Guardian {
 		return s.startGuardian(ctx)
+	}
+	if s.options.Concourse {
+		return s.startConcourse(ctx)
 	}
 	listen := local(s.ports.garden)
 	if s.options.Unix {

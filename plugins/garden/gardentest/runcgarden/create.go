@@ -30,7 +30,8 @@ const (
 	hostnameMax = 63
 )
 
-// Create makes a container. After an error nothing of it is left, but for mount points that were made in its root.
+// Create makes a container. After an error nothing of it is left, but for mount points that were made in its root; with -like-concourse one that could not be started
+// is listed on, and has to be destroyed.
 func (b *backend) Create(spec garden.ContainerSpec) (garden.Container, error) {
 	if spec.Handle == "" {
 		spec.Handle = strings.ToLower(rand.Text())
@@ -50,11 +51,14 @@ func (b *backend) Create(spec garden.ContainerSpec) (garden.Container, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.busy, spec.Handle)
-	if err != nil {
+	if err != nil && !b.concourse {
 		return nil, err
 	}
 	c := &container{backend: b, rec: rec}
 	b.containers[spec.Handle] = c
+	if err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -94,10 +98,11 @@ func (b *backend) make(rec record, e engine.Spec) error {
 	if err := b.records.put(rec); err != nil {
 		return err
 	}
-	if err := b.engine.Create(ctx, e); err != nil {
-		return errors.Join(err, b.records.remove(rec.Handle))
+	err := b.engine.Create(ctx, e)
+	if err != nil && !b.concourse {
+		err = errors.Join(err, b.records.remove(rec.Handle))
 	}
-	return nil
+	return err
 }
 
 // spec says in the engine's words what was asked for.

@@ -15,7 +15,8 @@
 // stream 4,000 writes are kept, and no process ever waits for its reader.
 //
 // With -like-concourse it answers as that backend does where guardian is kinder: its errors have no type, BulkInfo is missing, too, and a property whose value is empty
-// is lost. With -like-guardian it keeps properties as guardian does: one that is killed has forgotten them, and does not list its containers any more, which run on and whose handles are taken. Both are from reading those servers' sources; nobody has run them side by side.
+// is lost; and a container that could not be started is listed on, with its properties, until it is destroyed. With -like-guardian it keeps properties as guardian does: one that is killed has forgotten them, and does not list its containers any more,
+// which run on and whose handles are taken. The soak puts the plugin to the real servers as well.
 //
 // What is not as guardian has it: a container whose NetOut rules are not empty has the machine's own network, and else none but a loopback; mount
 // points that the root lacks are made, unless -strict-mounts is given, and then /proc, /sys, /dev, /tmp and /etc have to be there, too; there is no seccomp profile; nothing expires, whatever grace time is asked for.

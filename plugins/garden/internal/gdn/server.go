@@ -111,7 +111,7 @@ func (s *Server) Ping(ctx context.Context) error {
 	return s.fail(ctx, "", c.Ping())
 }
 
-// Create makes a container. After an error that is not of the class Unavailable there is none, but for one of that handle which was there before.
+// Create makes a container. After an error there may be one of that handle all the same: Concourse's backend lists what it could not start.
 func (s *Server) Create(ctx context.Context, spec garden.ContainerSpec) error {
 	c, cancel := s.call(ctx)
 	defer cancel()

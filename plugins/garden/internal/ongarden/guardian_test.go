@@ -23,11 +23,15 @@ func TestGuardian(t *testing.T) {
 	target := pluginProgram(t, settings(t, servers))
 	target.Probe = conformance.LinuxProbe(t)
 	conformance.Run(t, target, conformance.Options{
-		Short: true, TimeScale: 10 * testkit.TimeScale(),
-		Profiles: []conformance.Profile{
-			conformance.Core, conformance.Linux, conformance.Wire, conformance.Streaming, conformance.Isolation, conformance.Recovery, conformance.P2P,
-		},
+		Short: true, TimeScale: 10 * testkit.TimeScale(), Profiles: usual(),
 	})
+}
+
+// usual are the profiles that are taken on real servers.
+func usual() []conformance.Profile {
+	return []conformance.Profile{
+		conformance.Core, conformance.Linux, conformance.Wire, conformance.Streaming, conformance.Isolation, conformance.Recovery, conformance.P2P,
+	}
 }
 
 // tagged gives each worker of a configuration its name as its tag.
@@ -38,7 +42,12 @@ func tagged(hcl string) string {
 // TestGuardianJob runs a job whose steps are on two workers, each a guardian with a Baggageclaim: what the first makes the second reads.
 func TestGuardianJob(t *testing.T) {
 	testkit.Soak(t, onGuardian)
-	one, two := gardentest.Start(t, gardentest.Options{Guardian: true}), gardentest.Start(t, gardentest.Options{Guardian: true})
+	pairOfSteps(t, gardentest.Options{Guardian: true})
+}
+
+func pairOfSteps(t *testing.T, o gardentest.Options) {
+	t.Helper()
+	one, two := gardentest.Start(t, o), gardentest.Start(t, o)
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "slipway.hcl"), tagged(gardenHCL(worker{name: "one", garden: settings(t, one)}, worker{name: "two", garden: settings(t, two)})))
 	write(t, filepath.Join(dir, "job.hcl"), `
