@@ -17,11 +17,12 @@ import (
 )
 
 // stillThere tells what a worker that is being emptied waits for, and what of that can be copied elsewhere. It does not wait for containers
-// that are kept only for people to look at.
+// that are kept only for people to look at. For a worker that is gone it waits for nothing: what ran there is lost, and nothing there can be
+// read or destroyed.
 func (h *Host) stillThere(ctx context.Context, w *worker) (d Drain, moves []move, kept []store.Container, err error) {
 	leases := h.index.Leases(w.name) // before the rows: a container has either at any moment
-	retiring, gone := w.ordered().state == pool.Retiring, w.isGone()
-	if retiring && w.isGivenUp() { // nothing leads to what is there
+	retiring := w.ordered().state == pool.Retiring
+	if w.isGone() || retiring && w.isGivenUp() { // if it was given up, nothing leads to what is there
 		return d, nil, nil, nil
 	}
 	var only []onlyThere
@@ -36,14 +37,11 @@ func (h *Host) stillThere(ctx context.Context, w *worker) (d Drain, moves []move
 			switch {
 			case err != nil:
 				return err
-			case is && !gone:
+			case is:
 				kept, looked[c.ID] = append(kept, c), true
-			case !is && (c.State != lifecycle.ContainerDestroying || !gone):
+			default:
 				d.Containers = append(d.Containers, cmp.Or(c.Owner, c.ID))
 			}
-		}
-		if gone {
-			return nil // nothing there can be read or destroyed
 		}
 		volumes, err := tx.Volumes(store.VolumeFilter{Worker: w.name})
 		if err != nil {

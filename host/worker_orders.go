@@ -40,7 +40,8 @@ func (h *Host) UncordonWorker(ctx context.Context, name string) error {
 
 // LandWorker begins to empty a worker that will come back, and returns: it takes no new work, what runs there ends by itself, what
 // steps of runs under way still need of it is copied to other workers, and then it has landed. [WorkerReport.Drain] tells what it waits
-// for, and [Host.AwaitDrained] waits.
+// for, and [Host.AwaitDrained] waits. For one that has been away for as long as the host waits for a worker, nothing is waited for: what ran
+// there is lost. What is recorded there stays, and should it come back, containers that it still has can be used by their owners.
 func (h *Host) LandWorker(ctx context.Context, name, reason string) error {
 	return h.order(ctx, name, orders{pool.Landing, reason})
 }

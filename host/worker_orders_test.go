@@ -289,9 +289,9 @@ func TestRetire(t *testing.T) {
 	}
 }
 
-// A worker that is gone for good retires without its answer: what ran there is lost, and its records go.
-func TestRetireWhatIsGone(t *testing.T) {
-	t.Parallel()
+// goneWorker opens a host whose only worker, m, goes away for good once away is closed.
+func goneWorker(t *testing.T) (h *Host, leave func()) {
+	t.Helper()
 	o := &hooked{Runtime: newMemory(t, "m")}
 	away := make(chan struct{})
 	o.status = func(_ context.Context, _ int, s *sdk.Status) error {
@@ -304,21 +304,54 @@ func TestRetireWhatIsGone(t *testing.T) {
 	}
 	cfg := testConfig("m")
 	cfg.Timing.WorkerGone = 200 * time.Millisecond
-	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": o}})
+	h = openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": o}})
+	return h, func() {
+		close(away)
+		mustWorker(t, h, "m").lookNow()
+		testkit.Until(t, "the worker is away", func() bool { return !reportOf(t, h, "m").Up })
+	}
+}
+
+// A worker that is gone for good retires without its answer: what ran there is lost, and its records go, those of containers that their
+// owners still have, too.
+func TestRetireWhatIsGone(t *testing.T) {
+	t.Parallel()
+	h, leave := goneWorker(t)
 	a := makeArtifact(t, h, "owner", ContainerRequest{})
-	close(away)
-	w, err := h.worker("m")
-	if err != nil {
+	if _, err := h.Container(t.Context(), "busy", ContainerRequest{}); err != nil {
 		t.Fatal(err)
 	}
-	w.lookNow()
-	testkit.Until(t, "the worker is away", func() bool { return !reportOf(t, h, "m").Up })
-	for _, order := range []error{h.RetireWorker(t.Context(), "m", ""), h.AwaitDrained(t.Context(), "m", nil)} {
+	leave()
+	ctx := testkit.Context(t)
+	for _, order := range []error{h.RetireWorker(ctx, "m", ""), h.AwaitDrained(ctx, "m", nil)} {
 		if order != nil {
 			t.Fatal(order)
 		}
 	}
 	if on := volumesOf(t, h, a.Name); len(on) > 0 {
 		t.Errorf("records are left: %q", on)
+	}
+	if s := stateOf(t, h, "busy"); s != lifecycle.ContainerLost {
+		t.Errorf("the container that was there is %s", s)
+	}
+	if leases := h.index.Leases("m"); len(leases) > 0 {
+		t.Errorf("places are still held there: %+v", leases)
+	}
+}
+
+// A worker that is gone lands without its answer, too. What is recorded there stays, for it may come back.
+func TestLandWhatIsGone(t *testing.T) {
+	t.Parallel()
+	h, leave := goneWorker(t)
+	if _, err := h.Container(t.Context(), "busy", ContainerRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	ctx := testkit.Context(t)
+	if err := errors.Join(h.LandWorker(ctx, "m", ""), h.AwaitDrained(ctx, "m", nil)); err != nil {
+		t.Fatal(err)
+	}
+	if s := stateOf(t, h, "busy"); s != lifecycle.ContainerReady {
+		t.Errorf("the container that is there is %s", s)
 	}
 }
