@@ -321,6 +321,7 @@ func (w *worker) askFor(ctx context.Context, s garden.ContainerSpec, token sdk.T
 }
 
 // destroyRefused destroys what a server lists of a container that it refused, and tells whether there was any. Another's stays, and is AlreadyExists.
+// One that is whole stays as well, and is Unavailable.
 func (w *worker) destroyRefused(ctx context.Context, handle string, token sdk.Token) (left bool, err error) {
 	there, err := w.garden.Has(ctx, handle)
 	if err != nil || !there {
@@ -332,6 +333,9 @@ func (w *worker) destroyRefused(ctx context.Context, handle string, token sdk.To
 	}
 	if err != nil {
 		return false, err
+	}
+	if f.ready { // a process may run in it: who asks again gets it as it is
+		return false, sdk.NewUnavailable(nil, "container %q: %s refuses it, for it is there by now, made by another call", handle, w.garden)
 	}
 	return true, w.garden.Destroy(ctx, handle)
 }
