@@ -254,5 +254,5 @@ func (h *Host) artifactOf(tx *store.Tx, a store.Artifact, owners map[string]reap
 // kept is since when an artifact that nobody owns is kept, and for how long from then on.
 func (h *Host) kept(a store.Artifact) (since time.Time, keep time.Duration) {
 	keep = h.ttlOf(a)
-	return a.ExpiresAt.Add(-keep), keep
+	return h.artifactGoes(a).Add(-keep), keep
 }
