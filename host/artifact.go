@@ -27,6 +27,9 @@ type Artifact struct {
 // DefaultArtifactTTL is how long an artifact that nobody owns is kept where the configuration says nothing else.
 const DefaultArtifactTTL = 12 * time.Hour
 
+// ttlOf is how long an artifact is kept after its last use once nobody owns it.
+func (h *Host) ttlOf(row store.Artifact) time.Duration { return cmp.Or(row.TTL, h.artifactTTL()) }
+
 func (h *Host) artifactTTL() time.Duration { return cmp.Or(h.cfg().Artifacts.TTL, DefaultArtifactTTL) }
 
 // AddDir makes a directory of this machine an artifact under a name, or finds the one of that name. It is not read before a
@@ -53,7 +56,7 @@ func (h *Host) findOrAddArtifact(ctx context.Context, name, owner, source string
 		if row, err = tx.ArtifactByName(name); !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
-		now, ttl := time.Now(), h.artifactTTL()
+		now, ttl := h.clock.wall(), h.artifactTTL()
 		row = store.Artifact{ID: newID("a"), Name: name, Owner: owner, Source: source, TTL: ttl, CreatedAt: now, UsedAt: now, ExpiresAt: now.Add(ttl)}
 		return h.putArtifact(tx, row)
 	})

@@ -87,7 +87,7 @@ func (h *Host) describe(row store.Artifact, volumes []store.Volume) ArtifactRepo
 	r := ArtifactReport{Artifact: Artifact{ID: row.ID, Name: row.Name}, Owner: row.Owner, Team: row.Team, Key: row.Key, Source: row.Source,
 		Bytes: row.Bytes, Made: row.CreatedAt, Used: row.UsedAt, Invalid: row.InvalidAt}
 	if row.Owner == "" {
-		r.Expires = row.ExpiresAt
+		r.Expires = h.artifactGoes(row)
 	}
 	for _, v := range volumes {
 		r.Places = append(r.Places, v.Worker)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/slipway-run/slipway/host/lifecycle"
 	"github.com/slipway-run/slipway/host/pool"
+	"github.com/slipway-run/slipway/host/reap"
 	"github.com/slipway-run/slipway/host/store"
 	"github.com/slipway-run/slipway/sdk"
 )
@@ -61,7 +62,7 @@ func (h *Host) withCaches(ctx context.Context, p plan, held *holds) (plan, error
 // asIfWithCaches is withCaches that only looks: nothing is held, and no cache counts as used.
 func (h *Host) asIfWithCaches(ctx context.Context, p plan) (plan, error) {
 	return p.withCaches(func(key string) (*Artifact, error) {
-		rows, err := h.cachesUnder(ctx, key, time.Time{}, h.clock.wall())
+		rows, err := h.cachesUnder(ctx, key, time.Time{})
 		if err != nil || len(rows) == 0 {
 			return nil, err
 		}
@@ -108,8 +109,9 @@ func (p plan) withoutCaches(err error) (_ plan, yes bool) {
 	return p, yes
 }
 
-// cachesUnder lists the contents under a key that can be had and were valid at a time, the newest first.
-func (h *Host) cachesUnder(ctx context.Context, key string, validAt, now time.Time) (out []store.Artifact, err error) {
+// cachesUnder lists the contents under a key that can be had and were valid at a time, the newest first. What the reaper leaves though its time has
+// passed, since the clock was set, is had as well.
+func (h *Host) cachesUnder(ctx context.Context, key string, validAt time.Time) (out []store.Artifact, err error) {
 	var rows []store.Artifact
 	err = h.store.View(ctx, func(tx *store.Tx) (err error) {
 		rows, err = tx.Artifacts(store.ArtifactFilter{Key: key})
@@ -118,9 +120,13 @@ func (h *Host) cachesUnder(ctx context.Context, key string, validAt, now time.Ti
 	if err != nil {
 		return nil, err
 	}
+	var look reap.Snapshot
+	look.Now, look.Renewed = h.jumps.look(h.clock)
 	for _, row := range slices.Backward(rows) {
+		var a reap.Artifact
+		a.Since, a.Keep = h.kept(row)
 		stale := !row.InvalidAt.IsZero() && (validAt.IsZero() || !validAt.Before(row.InvalidAt))
-		if !stale && row.ExpiresAt.After(now) && h.within(ctx, row) {
+		if !stale && !look.Expired(a) && h.within(ctx, row) {
 			out = append(out, row)
 		}
 	}
@@ -131,7 +137,7 @@ func (h *Host) cachesUnder(ctx context.Context, key string, validAt, now time.Ti
 // Hold, if not nil, is called with its id before it can go.
 func (h *Host) useCache(ctx context.Context, key string, validAt time.Time, hold func(id string)) (*Artifact, error) {
 	now := h.clock.wall()
-	rows, err := h.cachesUnder(ctx, key, validAt, now)
+	rows, err := h.cachesUnder(ctx, key, validAt)
 	if err != nil {
 		return nil, err
 	}

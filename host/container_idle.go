@@ -49,6 +49,7 @@ func (h *Host) recordOf(tx *store.Tx, c store.Container) (reap.ContainerRecord, 
 	}
 	processes, err := tx.Processes(store.ProcessFilter{Container: c.ID})
 	r.Used, r.Running = lastUse(c, processes)
+	r.Used = h.goes(r.Used.Add(r.TTL), r.TTL).Add(-r.TTL)
 	return r, err
 }
 
@@ -62,8 +63,9 @@ func lastUse(c store.Container, processes []store.Process) (at time.Time, runnin
 	return at, running
 }
 
-// expires is when a container goes by itself unless it is used before; zero: it does not, or something runs in it.
-func expires(c store.Container, processes []store.Process) (time.Time, error) {
+// expires is when a container goes by itself unless it is used before; zero: it does not, or something runs in it. Goes is Host.goes, or nil where
+// there is no host that would take it away.
+func expires(c store.Container, processes []store.Process, goes func(at time.Time, ttl time.Duration) time.Time) (time.Time, error) {
 	var kept containerRecord
 	if c.State != lifecycle.ContainerReady {
 		return time.Time{}, nil
@@ -75,5 +77,8 @@ func expires(c store.Container, processes []store.Process) (time.Time, error) {
 	if kept.TTL == 0 || running {
 		return time.Time{}, nil
 	}
-	return at.Add(kept.TTL), nil
+	if at = at.Add(kept.TTL); goes != nil {
+		at = goes(at, kept.TTL)
+	}
+	return at, nil
 }

@@ -277,7 +277,7 @@ func (h *Host) lookAtContainer(ctx context.Context, id string, v *ReapVerdict) (
 			return err
 		}
 		_, held = lastUse(row, processes)
-		again, err = expires(row, processes)
+		again, err = expires(row, processes, h.goes)
 		return err
 	})
 	if err != nil || again.IsZero() || again.After(h.clock.wall()) {
@@ -304,8 +304,8 @@ func (h *Host) lookAtArtifact(ctx context.Context, id string, v *ReapVerdict) (a
 	if err != nil || row.ID == "" || row.Owner != "" || row.ExpiresAt.IsZero() {
 		return time.Time{}, err
 	}
-	if row.ExpiresAt.After(h.clock.wall()) {
-		return row.ExpiresAt, nil
+	if at := h.artifactGoes(row); at.After(h.clock.wall()) {
+		return at, nil
 	}
 	look := reap.Snapshot{Rules: h.rules()}
 	look.Now, look.Renewed = h.jumps.look(h.clock)

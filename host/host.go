@@ -102,7 +102,9 @@ type Host struct {
 	jumps    jumps
 	roomLog  roomLog
 	openedAt time.Duration // on the steady clock
-	starters keylock.Locks // of a process's row, while it is being started
+	// openedBefore is when an earlier host opened, a grace ago or more; zero: none is known of.
+	openedBefore time.Time
+	starters     keylock.Locks // of a process's row, while it is being started
 
 	mu          sync.Mutex
 	plugins     []*plugin // in the order of the configuration
@@ -148,6 +150,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 		h.clock = *opts.clock
 	}
 	h.openedAt = h.clock.steady()
+	h.jumps.look(h.clock) // it may be set before anything looks at it again
 	h.queue = pool.NewQueue(h.index, h.place)
 	h.turns = &turns{going: make(map[string]int), served: make(map[string]int)}
 	h.turns.set(hostTurns(cfg.Placement.Steps))
@@ -188,6 +191,9 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	h.owners.closing, h.owners.spawn = h.ctx, h.spawn
 	h.replicas.closing, h.replicas.spawn = h.ctx, h.spawn
 	h.caching.closing, h.caching.spawn = h.ctx, h.spawn
+	if !h.ephemeral() {
+		h.loadOpenings(ctx)
+	}
 	if err := h.loadDebts(ctx); err != nil {
 		return nil, errors.Join(err, h.Close(context.WithoutCancel(ctx)))
 	}

@@ -66,7 +66,7 @@ func volumesIn(ctx context.Context, st *store.Store, worker string) ([]VolumeInf
 
 // Containers is Host.Containers and Host.Waiting. Nobody waits where there is no host.
 func (r *Records) Containers(ctx context.Context, ownerPrefix string) ([]ContainerInfo, []*Explanation, error) {
-	list, err := containersIn(ctx, r.store, ownerPrefix)
+	list, err := containersIn(ctx, r.store, ownerPrefix, nil)
 	return list, nil, err
 }
 

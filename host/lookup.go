@@ -107,10 +107,11 @@ func (h *Host) Check(ctx context.Context) error {
 
 // Containers lists what is remembered of the containers whose owners begin with a prefix, in the order in which they were made.
 func (h *Host) Containers(ctx context.Context, ownerPrefix string) ([]ContainerInfo, error) {
-	return containersIn(ctx, h.store, ownerPrefix)
+	return containersIn(ctx, h.store, ownerPrefix, h.goes)
 }
 
-func containersIn(ctx context.Context, st *store.Store, ownerPrefix string) ([]ContainerInfo, error) {
+// containersIn is Host.Containers of a store; goes is as for expires.
+func containersIn(ctx context.Context, st *store.Store, ownerPrefix string, goes func(at time.Time, ttl time.Duration) time.Time) ([]ContainerInfo, error) {
 	var out []ContainerInfo
 	err := st.View(ctx, func(tx *store.Tx) error {
 		out = nil
@@ -124,7 +125,7 @@ func containersIn(ctx context.Context, st *store.Store, ownerPrefix string) ([]C
 			if err != nil {
 				return err
 			}
-			if c.Expires, err = expires(row, processes); err != nil {
+			if c.Expires, err = expires(row, processes, goes); err != nil {
 				return err
 			}
 			for _, p := range processes {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,42 +15,6 @@ import (
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/sdk"
 )
-
-// A burst of 200 requests never puts more on a worker than its limit, serves everyone, and leaves nothing.
-func TestTwoHundredAtOnce(t *testing.T) {
-	t.Parallel()
-	const limit = 5
-	cfg := testConfig("a", "b")
-	for i := range cfg.Workers {
-		cfg.Workers[i].Limits.Containers = limit
-	}
-	h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": newMemory(t, "a", "b")}})
-	on := map[string]*atomic.Int64{"a": {}, "b": {}}
-	var wg sync.WaitGroup
-	for i := range 200 {
-		wg.Go(func() {
-			c, err := h.Container(t.Context(), fmt.Sprintf("owner-%d", i), ContainerRequest{Team: fmt.Sprint(i % 4), Priority: i % 2})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			if n := on[c.Worker()].Add(1); n > limit {
-				t.Errorf("%d containers at once on %s", n, c.Worker())
-			}
-			on[c.Worker()].Add(-1)
-			if err := c.Destroy(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	for _, w := range []string{"a", "b"} {
-		if u := h.index.Usage(w); u != (pool.Usage{}) {
-			t.Errorf("%s: left over: %+v", w, u)
-		}
-	}
-	checkEmpty(t, h)
-}
 
 // Each kind of work has its chain: a limit on tasks holds back steps with inputs and without, and no check.
 func TestChains(t *testing.T) {

@@ -252,7 +252,7 @@ func (h *Host) explainRecord(ctx context.Context, id string) (out []ReapVerdict,
 			a, err = tx.ArtifactByName(id)
 		}
 		if err == nil {
-			add("artifact", a.ID, "", "artifact "+a.Name+" is on no worker", a.ExpiresAt)
+			add("artifact", a.ID, "", "artifact "+a.Name+" is on no worker", h.artifactGoes(a))
 		}
 		if errors.Is(err, store.ErrNotFound) {
 			return nil

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -247,8 +246,13 @@ func (h *Host) artifactOf(tx *store.Tx, a store.Artifact, owners map[string]reap
 	case empty: // there is nothing to keep
 		out.Since, out.Keep = a.CreatedAt, 1
 	case !a.ExpiresAt.IsZero():
-		out.Keep = cmp.Or(a.TTL, h.artifactTTL())
-		out.Since = a.ExpiresAt.Add(-out.Keep)
+		out.Since, out.Keep = h.kept(a)
 	}
 	return out, nil
+}
+
+// kept is since when an artifact that nobody owns is kept, and for how long from then on.
+func (h *Host) kept(a store.Artifact) (since time.Time, keep time.Duration) {
+	keep = h.ttlOf(a)
+	return h.artifactGoes(a).Add(-keep), keep
 }

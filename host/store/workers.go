@@ -30,7 +30,7 @@ func (tx *Tx) DeleteWorker(id string) error { return remove(tx, tx.schema.worker
 
 // Look is a row of what was seen on a worker that nobody looks at all the time.
 type Look struct {
-	ID   string // the worker's name
+	ID   string // the worker's name; one that no worker has stands for the host itself
 	At   time.Time
 	Seen []byte // JSON
 }
