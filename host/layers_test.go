@@ -53,7 +53,6 @@ var layers = map[string][]string{
 	"plugins/nomad/store":                  {"sdk/...", "plugins/nomad/internal/..."},
 	"plugins/nomad/store/cmd":              {"plugins/nomad/store"},
 	"plugins/nomad/internal/...":           {"sdk", "sdk/rpc"},
-	"plugins/nomad/internal/onnomad":       {"sdk/...", "plugins/nomad", "conformance"},                                      // in its tests
 	"plugins/garden":                       {"sdk", "sdk/keylock", "sdk/shim", "plugins/garden/internal/...", "conformance"}, // the last in its tests
 	"plugins/garden/cmd":                   {"sdk/...", "plugins/garden"},
 	"plugins/garden/internal/...":          {"sdk"},
@@ -82,6 +81,9 @@ var layers = map[string][]string{
 	"examples/chroot":                      {"sdk/...", "conformance"},
 	"examples/node":                        {"sdk", "conformance"}, // in its tests: a plugin that is no Go
 	"examples/python":                      {"sdk", "conformance"}, // so is this one
+	"plugins/nomad/internal/onnomad": { // in its tests: the plugin under hosts
+		"sdk/...", "host", "host/config", "host/job", "conformance", "plugins/nomad",
+	},
 	"plugins/garden/internal/ongarden": { // in its tests: the program under hosts
 		"sdk/...", "host", "host/...", "conformance", "plugins/garden", "plugins/memory",
 	},
