@@ -88,6 +88,12 @@ func (h *Host) starts(p *Process) (followed func()) {
 func (p *Process) followInto(ctx context.Context) Outcome {
 	var out *spool.Writer
 	err := untilStored(ctx, p.h.dir, whileRunning, p.tellPaused, func() (err error) { // what was started is not given up for that
+		if !p.noted {
+			if _, err := p.h.markRunning(ctx, p.id); err != nil {
+				return err
+			}
+			p.noted = true
+		}
 		out, err = p.h.spool.Writer(p.id)
 		return err
 	})

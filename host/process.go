@@ -51,6 +51,7 @@ type Process struct {
 	deadline *deadline // nil: it has none, or was started by this host, whose run holds it to its timeout
 
 	told   toldExit      // of the goroutine that follows
+	noted  bool          // its row says that it runs; of that goroutine, once it is followed
 	stored chan struct{} // closed once there is a place for output
 	done   chan struct{} // closed once outcome is set
 
@@ -123,10 +124,10 @@ func (c *Container) Start(ctx context.Context, name string, req ProcessRequest) 
 		return nil, fmt.Errorf("start %s of %s on worker %s: %w", name, c.owner, c.worker.name, err)
 	}
 	c.h.fault("started")
-	if row, err = c.h.markRunning(ctx, row.ID); err != nil {
+	switch row, err = c.h.noteStarted(ctx, p); {
+	case err != nil:
 		return nil, err
-	}
-	if row.State != lifecycle.ProcessRunning { // another caller's follower was quicker than this one's note
+	case p.noted && row.State != lifecycle.ProcessRunning: // another caller's follower was quicker than this one's note
 		return c.h.attach(ctx, row, c.owner, c.worker)
 	}
 	return c.h.follow(p)
@@ -156,9 +157,22 @@ func (h *Host) processRow(ctx context.Context, id string) (row store.Process, er
 	return row, err
 }
 
-// markRunning notes that a start took effect, and gives the row as it is then: the process may have ended since.
+// noteStarted notes that a start took effect, as [Host.markRunning] does. Where the disk has no room even for that, who follows the process notes it once there
+// is some: what runs is not given up for want of a note, and a host that comes before that looks for it on its worker.
+func (h *Host) noteStarted(ctx context.Context, p *Process) (row store.Process, err error) {
+	row, err = h.markRunning(ctx, p.id)
+	if lacksRoom(err) {
+		h.log.Warn("a process has been started, and it cannot be noted that it runs: that is tried again", "process", p.id, "error", err)
+		return row, nil
+	}
+	p.noted = err == nil
+	return row, err
+}
+
+// markRunning notes that a start took effect, and gives the row as it is then: the process may have ended since. It may use what is kept in reserve: only what is
+// followed to its end, and has that noted, can be destroyed.
 func (h *Host) markRunning(ctx context.Context, id string) (row store.Process, err error) {
-	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		m, err := processLife.move(tx, id, lifecycle.Started, func(p *store.Process) error {
 			p.StartedAt = h.clock.wall()
 			if p.Timeout > 0 {
@@ -203,7 +217,7 @@ func rowID(container sdk.ContainerID, process sdk.ProcessID) string {
 
 func (h *Host) newProcess(row store.Process, owner string, w *worker) *Process {
 	p := &Process{h: h, id: row.ID, container: sdk.ContainerID(row.Container), owner: owner, worker: w,
-		token: sdk.Token(row.Token), stored: make(chan struct{}), done: make(chan struct{})}
+		token: sdk.Token(row.Token), noted: row.State == lifecycle.ProcessRunning, stored: make(chan struct{}), done: make(chan struct{})}
 	p.name = sdk.ProcessID(row.ID[len(row.Container)+1:])
 	p.aborting, p.beginAbort = context.WithCancelCause(context.Background())
 	p.over, p.endOver = context.WithCancel(context.Background())

@@ -237,7 +237,7 @@ type run struct {
 	mu        sync.Mutex
 	results   map[string]StepResult
 	artifacts map[job.Ref]*Artifact // by reference without its place
-	stdin     io.Reader             // until a step has taken it
+	stdin     io.Reader             // nil: there is none, or a step had it under an earlier host
 	fed       string                // the step that has
 }
 

@@ -69,7 +69,7 @@ func (h *Host) checkIncarnation(ctx context.Context, w *worker, s sdk.Status) (c
 		(s.VolumeIncarnation == "" || s.VolumeIncarnation == known.VolumeIncarnation) {
 		return false, nil // nothing is written: a full disk must not take a worker away
 	}
-	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+	err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { // nothing can be destroyed on a worker that is kept away for this
 		changed = false
 		row, err := tx.Worker(w.name)
 		if errors.Is(err, store.ErrNotFound) {
@@ -143,7 +143,7 @@ func (h *Host) loseVolumes(tx *store.Tx, worker string) error {
 
 // loseContainer notes that a worker does not have a container any more; errChanged: it is over already, or about to be.
 func (h *Host) loseContainer(ctx context.Context, id, reason string) error {
-	return h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		m, err := h.moveContainer(tx, id, lifecycle.Missing, func(row *store.Container) error {
 			row.Reason = reason
 			return nil
@@ -293,7 +293,7 @@ func (h *Host) settleProcesses(ctx context.Context, w *worker, conn sdk.Worker, 
 			if !started {
 				continue
 			}
-			if p, err = h.markRunning(ctx, p.ID); err != nil {
+			if p, err = h.noteStarted(ctx, handle); err != nil { // a full disk is none: it must not take a worker away
 				return err
 			}
 		}

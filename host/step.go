@@ -33,14 +33,7 @@ func (r *run) step(ctx context.Context, s *job.Step) StepResult {
 	lostOn := make(map[string]string)
 	var before StepResult
 	for n := 1; ; n++ {
-		var res StepResult
-		_ = r.untilRoom(ctx, whileBeginning, func(why error) { r.tell(Event{Step: s.Name, Kind: EventPaused, Message: why.Error()}) }, func() error {
-			res = r.attempt(ctx, s, n, lostOn)
-			if res.State == StepErrored {
-				return res.Err
-			}
-			return nil
-		})
+		res := r.attempt(ctx, s, n, lostOn)
 		res.Attempts = n
 		if none, ok := errors.AsType[*pool.NoWorkerError](res.Err); ok && n > 1 { // what it came to is that it was lost
 			before.Err = fmt.Errorf("%w; it is not tried again: %w", before.Err, none)
@@ -71,7 +64,7 @@ func (r *run) hasRead(step string) bool {
 }
 
 // attempt runs a step once, on none of the workers that lost it. It leaves nothing of the step's container behind unless the worker is
-// away or the host closes.
+// away or the host closes. A full disk is waited for wherever it is met: what has begun by then stays, and goes on.
 func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string]string) (res StepResult) {
 	res.Step = s.Name
 	ctx, span := stepSpan(ctx, r.id, s.Name, n)
@@ -91,19 +84,20 @@ func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string
 		r.tell(e)
 	}
 	ctx = onSilence(ctx, func(worker string, why error) { observe(pauseEvent(worker, why)) }, func(worker, what string) { observe(slowEvent(worker, what)) })
-	req, err := r.request(ctx, s, observe)
-	if err != nil {
-		return r.failed(ctx, res, err)
+	var c *Container
+	var p *Process
+	err := r.untilRoom(ctx, whileBeginning, func(why error) { observe(pauseEvent("", why)) }, func() error {
+		found, started, err := r.begin(ctx, s, n, lostOn, observe)
+		c, p = cmp.Or(found, c), started // the next time may not come as far as this one
+		return err
+	})
+	if c != nil {
+		res.Worker = c.Worker()
 	}
-	req.Exclude = lostOn
-	c, err := r.h.Container(ctx, AttemptOwner(r.id, s.Name, n), req)
 	if err != nil {
-		return r.failed(ctx, res, err)
-	}
-	res.Worker = c.Worker()
-	p, err := c.Start(ctx, MainProcess, r.process(s))
-	if err != nil {
-		r.destroy(ctx, c)
+		if c != nil {
+			r.destroy(ctx, c)
+		}
 		return r.failed(ctx, res, err)
 	}
 	lap(&res.Stream)
@@ -125,20 +119,15 @@ func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string
 		r.destroy(ctx, c)
 		return r.failed(ctx, res, res.Err)
 	}
-	if outcome.Exit.Code == 0 {
-		if err := c.SaveCaches(ctx); err != nil { // the step has done what it was to do
-			r.h.log.Warn("caches of a step were not kept", "owner", c.owner, "error", err)
-		}
-	}
 	if outcome.Exit.Code != 0 && r.h.settings.keepFailed.Load() {
-		if err := c.keepFailed(ctx); err != nil {
+		if err := r.keepFailed(ctx, c, observe); err != nil {
 			r.destroy(ctx, c)
 			return r.failed(ctx, res, err)
 		}
 		res.State = StepFailed
 		return res
 	}
-	outputs, err := r.seal(ctx, c, observe)
+	outputs, err := r.seal(ctx, c, outcome.Exit.Code == 0, observe)
 	if err != nil {
 		r.destroy(ctx, c)
 		return r.failed(ctx, res, err)
@@ -153,6 +142,20 @@ func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string
 		res.State = StepFailed
 	}
 	return res
+}
+
+// begin has a step's container made, and its process started, or finds what it has begun before of that: the container is nil if there is none.
+func (r *run) begin(ctx context.Context, s *job.Step, n int, lostOn map[string]string, observe func(Event)) (c *Container, p *Process, err error) {
+	req, err := r.request(ctx, s, observe)
+	if err != nil {
+		return nil, nil, err
+	}
+	req.Exclude = lostOn
+	if c, err = r.h.Container(ctx, AttemptOwner(r.id, s.Name, n), req); err != nil {
+		return nil, nil, err
+	}
+	p, err = c.Start(ctx, MainProcess, r.process(s))
+	return c, p, err
 }
 
 // awaitNeeds waits for the steps that must have succeeded, and names the first that has not.
@@ -250,8 +253,8 @@ func (r *run) process(s *job.Step) ProcessRequest {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stdin != nil {
-		req.Stdin, r.stdin, r.fed = r.stdin, nil, s.Name
+	if r.stdin != nil && (r.fed == "" || r.fed == s.Name) { // a start that waits for room has read nothing of it
+		req.Stdin, r.fed = r.stdin, s.Name
 	}
 	return req
 }

@@ -27,20 +27,49 @@ func (r *run) endedBy(ctx context.Context) error {
 	}
 }
 
-// seal takes the outputs of a step that has ended. What it made may have taken hours, so a full disk is waited for.
-func (r *run) seal(ctx context.Context, c *Container, observe func(Event)) (outputs map[string]*Artifact, err error) {
-	waited := false
-	err = r.untilRoom(ctx, whileSealing, func(why error) {
-		waited = true
-		observe(pauseEvent(c.Worker(), why))
-	}, func() error {
+// seal takes the outputs of a step that has ended, and its caches if it has succeeded.
+func (r *run) seal(ctx context.Context, c *Container, succeeded bool, observe func(Event)) (outputs map[string]*Artifact, err error) {
+	saved := !succeeded
+	err = r.ending(ctx, c, observe, func() (err error) {
+		if !saved {
+			err := c.SaveCaches(ctx)
+			if lacksRoom(err) || FilesExhausted(err) {
+				return err // sealing would destroy them
+			}
+			if err != nil { // the step has done what it was to do
+				r.h.log.Warn("caches of a step were not kept", "owner", c.owner, "error", err)
+			}
+			saved = true
+		}
 		outputs, err = c.Seal(ctx)
 		return err
 	})
+	return outputs, err
+}
+
+// keepFailed keeps the container of a step whose command has failed. One that is over by now, with its worker perhaps, cannot be kept, which changes nothing of
+// how the command has ended.
+func (r *run) keepFailed(ctx context.Context, c *Container, observe func(Event)) error {
+	err := r.ending(ctx, c, observe, func() error { return c.keepFailed(ctx) })
+	if !tooLate(err) {
+		return err
+	}
+	r.h.log.Warn("the container of a step that failed cannot be kept for people to look at: it is over", "owner", c.owner, "worker", c.worker.name, "error", err)
+	r.destroy(ctx, c) // what it has left
+	return nil
+}
+
+// ending does what is left to do for a step whose command has ended. That may have taken hours, so a full disk is waited for.
+func (r *run) ending(ctx context.Context, c *Container, observe func(Event), do func() error) error {
+	waited := false
+	err := r.untilRoom(ctx, whileSealing, func(why error) {
+		waited = true
+		observe(pauseEvent(c.Worker(), why))
+	}, do)
 	if waited && err == nil {
 		observe(pauseEvent(c.Worker(), nil))
 	}
-	return outputs, err
+	return err
 }
 
 // untilRoom is untilStored for a step. It ends with the host as well, which the context of a run does not.

@@ -170,6 +170,9 @@ func (p *Process) missing(ctx context.Context, out *spool.Writer) (Outcome, bool
 			if errors.Is(err, errChanged) { // its row tells how, now
 				continue
 			}
+			if lacksRoom(err) {
+				return Outcome{}, false // it is judged anew once there is some
+			}
 			if err != nil {
 				return Outcome{Err: err}, true
 			}
