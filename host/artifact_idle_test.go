@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -101,4 +102,69 @@ func TestSilentOutput(t *testing.T) {
 	if err != nil || res.Outputs["o"] == "" {
 		t.Errorf("%+v, %v", res, err)
 	}
+}
+
+// stopping gives what it has, then nothing until it is ended.
+type stopping struct {
+	data  io.Reader
+	ended chan struct{}
+}
+
+func (s *stopping) Read(p []byte) (int, error) {
+	if n, err := s.data.Read(p); err == nil {
+		return n, nil
+	}
+	<-s.ended
+	return 0, io.ErrUnexpectedEOF
+}
+
+// TestUploadThatStops: an upload of which nothing comes any more is given up, and others have its room; who says so waits for ever.
+func TestUploadThatStops(t *testing.T) {
+	testkit.Bubble(t, func(t testing.TB) {
+		const bytes = 200 << 10
+		cfg := testConfig("m")
+		cfg.Timing.WorkerGone = time.Minute
+		h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": newMemory(t, "m")}, Blobs: BlobLimits{Total: 300 << 10}})
+		content := string(archiveOf(t, "", map[string]string{"f": strings.Repeat("x", bytes)}))
+		begin := func(name string, idle time.Duration) (*stopping, chan error) {
+			r, failed := &stopping{strings.NewReader(content[:bytes]), make(chan struct{})}, make(chan error, 1)
+			go func() {
+				_, err := h.Upload(t.Context(), Upload{Name: name, Idle: idle}, r)
+				failed <- err
+			}()
+			testkit.Until(t, "it has stopped", func() bool { return h.blobs.lacks(300<<10) >= bytes-64<<10 })
+			return r, failed
+		}
+		other := func() error {
+			_, err := h.Upload(t.Context(), Upload{Name: "other"}, strings.NewReader(content))
+			return err
+		}
+		r, failed := begin("stops", 0)
+		if err := other(); !errors.Is(err, sdk.Exhausted) {
+			t.Errorf("while there is no room: %v", err)
+		}
+		if err := <-failed; !errors.Is(err, stream.ErrIdle) || !errors.Is(err, sdk.Unavailable) || !strings.Contains(err.Error(), "send it anew") {
+			t.Errorf("the one that stops: %v", err)
+		}
+		if err := other(); err != nil {
+			t.Errorf("once it is given up: %v", err)
+		}
+		close(r.ended)
+		a, err := h.Artifact(t.Context(), "other")
+		if err == nil {
+			err = h.RemoveArtifact(t.Context(), a)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, failed = begin("waits", -1)
+		time.Sleep(10 * cfg.Timing.WorkerGone)
+		if len(failed) > 0 {
+			t.Errorf("one that may wait for ever: %v", <-failed)
+		}
+		close(r.ended)
+		if err := <-failed; err == nil || errors.Is(err, stream.ErrIdle) {
+			t.Errorf("one that is cut: %v", err)
+		}
+	})
 }

@@ -28,23 +28,67 @@ type Upload struct {
 	TTL time.Duration
 	// Encoding of the archive that is brought: raw, gzip or zstd; empty: raw.
 	Encoding string
+
+	// Idle is how long nothing may come of what [Host.Upload] and [Host.UploadFrom] are given; then the upload is given up, so that others have
+	// the room that it takes. Zero: as long as the host waits for a worker, which bounds other streams, too; negative: for ever.
+	Idle time.Duration
 }
 
 // Upload makes an artifact of a tar archive. Its content waits in the state directory until a worker needs it, within Options.Blobs: an archive
 // that can never fit is Invalid with sdk.ReasonTooLarge, one for which there is no room now Exhausted with sdk.ReasonStorage. One that is cut or
-// damaged is Invalid with sdk.ReasonArchive, and a name that is taken AlreadyExists. After any error nothing of it is left.
+// damaged is Invalid with sdk.ReasonArchive, and a name that is taken AlreadyExists. One of which nothing came for as long as u.Idle is Unavailable,
+// and [stream.ErrIdle]. After any error nothing of it is left.
 //
-// When ctx ends, Upload waits for the read of r that is under way.
+// Where ctx ends, or nothing came for too long, a read of r may be under way when Upload returns: r is not to be used before that has returned, too.
+// Nothing else is read of it then.
 func (h *Host) Upload(ctx context.Context, u Upload, r io.Reader) (*Artifact, error) {
-	return h.UploadFrom(ctx, u, func(_ context.Context, w io.Writer) error {
-		_, err := io.Copy(w, r)
+	return h.UploadFrom(ctx, u, func(ctx context.Context, w io.Writer) error {
+		_, err := io.Copy(w, &leavingReader{ctx: ctx, r: r})
 		return err
 	})
 }
 
-// UploadFrom is Upload of the archive that src writes, whose error is then that of the upload.
+// leavingReader leaves a read alone that is under way when its context ends.
+type leavingReader struct {
+	ctx context.Context
+	r   io.Reader
+	buf []byte // what is being read: p is the caller's again once Read has returned
+}
+
+func (l *leavingReader) Read(p []byte) (int, error) {
+	if l.buf == nil {
+		l.buf = make([]byte, 32<<10)
+	}
+	type result struct {
+		n   int
+		err error
+	}
+	done := make(chan result, 1)
+	go func() {
+		n, err := l.r.Read(l.buf[:min(len(p), len(l.buf))])
+		done <- result{n, err}
+	}()
+	select {
+	case r := <-done:
+		return copy(p, l.buf[:r.n]), r.err
+	case <-l.ctx.Done():
+		return 0, l.ctx.Err()
+	}
+}
+
+// UploadFrom is Upload of the archive that src writes, whose error is then that of the upload. Src has to return when its context ends, which it
+// does, too, when nothing came for too long.
 func (h *Host) UploadFrom(ctx context.Context, u Upload, src func(ctx context.Context, w io.Writer) error) (*Artifact, error) {
-	return h.upload(ctx, u, stream.Decoded(u.Encoding, src))
+	idle := cmp.Or(u.Idle, h.cfg().Timing.WorkerGone)
+	return h.upload(ctx, u, stream.Decoded(u.Encoding, func(ctx context.Context, w io.Writer) error {
+		out := &counter{w: w, idle: idle}
+		err := out.unlessIdle(ctx, func(ctx context.Context) error { return src(ctx, out) })
+		if errors.Is(err, stream.ErrIdle) {
+			err = sdk.NewUnavailable(stream.ErrIdle, "nothing has come of it for %s, and others may have its room now: send it anew without such a pause, "+
+				"as from a file, or raise worker_gone in the configuration's timing block", idle)
+		}
+		return err
+	}))
 }
 
 // UploadDir makes an artifact of a directory of this machine, or of a single file, as it is now. Its errors are those of Upload, and

@@ -115,6 +115,7 @@ func (h *Host) Container(ctx context.Context, owner string, req ContainerRequest
 	observe, leave := whileHere(req.Observe)
 	defer leave()
 	req.Observe = observe
+	ctx = onSilence(ctx, func(worker string, why error) { req.tell(pauseEvent(worker, why)) }, func(worker, what string) { req.tell(slowEvent(worker, what)) })
 	c, err := h.foundOrMade(ctx, owner, req, plan)
 	if err != nil {
 		return nil, fmt.Errorf("container of %s: %w", owner, err)
@@ -143,7 +144,6 @@ func (h *Host) foundOrMade(ctx context.Context, owner string, req ContainerReque
 }
 
 func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequest, p plan) (*Container, error) {
-	ctx = onSilence(ctx, func(worker string, why error) { req.tell(pauseEvent(worker, why)) }, func(worker, what string) { req.tell(slowEvent(worker, what)) })
 	row, err := h.containerByOwner(ctx, owner)
 	if err == nil {
 		var c *Container

@@ -6,7 +6,8 @@ import (
 )
 
 // flights are pieces of work that several callers wait for together, by key. Each runs under a context of its own, which
-// ends when the last caller has left; who comes after that begins anew once the old work has ended.
+// ends when the last caller has left; who comes after that begins anew once the old work has ended. Whatever is told of the work all who wait
+// for it hear, whoever began it: its context's hearer is theirs.
 type flights[T any] struct {
 	closing context.Context    // ends all work
 	spawn   func(func()) error // runs it, unless the host is closed
@@ -16,6 +17,7 @@ type flights[T any] struct {
 }
 
 type flight[T any] struct {
+	heard   audience // all who wait for it
 	done    chan struct{}
 	cancel  context.CancelFunc
 	waiting int   // 0: cancelled
@@ -30,11 +32,19 @@ func (f *flight[T]) live() bool { return f.waiting > 0 && f.why == nil }
 
 // do runs work under the key, or joins it where it runs already.
 func (fs *flights[T]) do(ctx context.Context, key string, work func(context.Context) (T, error)) (T, error) {
+	return fs.follow(ctx, key, nil, func(ctx context.Context, _ func(StreamProgress)) (T, error) { return work(ctx) })
+}
+
+// follow is do of work that tells how far it is. Progress may be nil; it is called no more once follow has returned.
+func (fs *flights[T]) follow(
+	ctx context.Context, key string, progress func(StreamProgress), work func(ctx context.Context, tell func(StreamProgress)) (T, error),
+) (T, error) {
 	var zero T
-	f, err := fs.join(ctx, key, work)
+	f, leave, err := fs.join(ctx, key, progress, work)
 	if err != nil {
 		return zero, err
 	}
+	defer leave()
 	select {
 	case <-f.done:
 		return f.value, f.err
@@ -54,25 +64,27 @@ func (fs *flights[T]) do(ctx context.Context, key string, work func(context.Cont
 	return zero, ctx.Err()
 }
 
-func (fs *flights[T]) join(ctx context.Context, key string, work func(context.Context) (T, error)) (*flight[T], error) {
+func (fs *flights[T]) join(
+	ctx context.Context, key string, progress func(StreamProgress), work func(context.Context, func(StreamProgress)) (T, error),
+) (f *flight[T], leave func(), err error) {
 	for {
 		fs.mu.Lock()
 		f := fs.by[key]
 		if f == nil {
-			f, err := fs.start(ctx, key, work)
+			f, leave, err := fs.start(ctx, key, progress, work)
 			fs.mu.Unlock()
-			return f, err
+			return f, leave, err
 		}
 		if f.live() {
 			f.waiting++
 			fs.mu.Unlock()
-			return f, nil
+			return f, f.heard.join(ctx, progress), nil
 		}
 		fs.mu.Unlock()
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return nil, nil, ctx.Err()
 		}
 	}
 }
@@ -98,16 +110,20 @@ func (fs *flights[T]) stop(ctx context.Context, key string, why error) (was bool
 }
 
 // start begins the work with one who waits for it. The lock is held.
-func (fs *flights[T]) start(ctx context.Context, key string, work func(context.Context) (T, error)) (*flight[T], error) {
+func (fs *flights[T]) start(
+	ctx context.Context, key string, progress func(StreamProgress), work func(context.Context, func(StreamProgress)) (T, error),
+) (*flight[T], func(), error) {
 	wctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	f := &flight[T]{done: make(chan struct{}), cancel: cancel, waiting: 1}
+	wctx = context.WithValue(wctx, silenceKey{}, &f.heard)
+	leave := f.heard.join(ctx, progress) // who begins it hears all
 	if fs.by == nil {
 		fs.by = make(map[string]*flight[T])
 	}
 	err := fs.spawn(func() {
 		defer cancel()
 		defer context.AfterFunc(fs.closing, cancel)()
-		f.value, f.own = work(wctx)
+		f.value, f.own = work(wctx, f.heard.tell)
 		fs.mu.Lock()
 		f.err = f.own
 		if f.err != nil && f.why != nil {
@@ -119,8 +135,8 @@ func (fs *flights[T]) start(ctx context.Context, key string, work func(context.C
 	})
 	if err != nil {
 		cancel()
-		return nil, err
+		return nil, nil, err
 	}
 	fs.by[key] = f
-	return f, nil
+	return f, leave, nil
 }

@@ -28,9 +28,9 @@ type replica struct {
 	bytes  int64
 }
 
-// replicate brings an artifact to a worker, where it becomes one sealed volume, however many ask for it at once.
+// replicate brings an artifact to a worker, where it becomes one sealed volume, however many ask for it at once. Each of them hears how far it is.
 func (h *Host) replicate(ctx context.Context, a *Artifact, w *worker, progress func(StreamProgress)) (replica, error) {
-	return h.replicas.do(ctx, a.ID+"@"+w.name, func(ctx context.Context) (replica, error) {
+	return h.replicas.follow(ctx, a.ID+"@"+w.name, progress, func(ctx context.Context, tell func(StreamProgress)) (replica, error) {
 		defer h.using(a.ID)()
 		have, err := h.volumes(ctx, store.VolumeFilter{Worker: w.name, Artifact: a.ID, States: []string{lifecycle.VolumeSealed}})
 		if err != nil {
@@ -40,7 +40,7 @@ func (h *Host) replicate(ctx context.Context, a *Artifact, w *worker, progress f
 		if len(have) > 0 {
 			return replica{volume: sdk.VolumeID(have[0].ID), bytes: have[0].Bytes}, nil
 		}
-		return h.stream(ctx, a, w, progress)
+		return h.stream(ctx, a, w, tell)
 	})
 }
 

@@ -86,7 +86,7 @@ func onSilence(ctx context.Context, tell func(worker string, why error), slow fu
 
 // announce tells whoever listens to the context that a worker is waited for, and why, until end is called.
 func announce(ctx context.Context, worker string, why error) (end func()) {
-	to, ok := ctx.Value(silenceKey{}).(*silence)
+	to, ok := ctx.Value(silenceKey{}).(hearer)
 	if !ok {
 		return func() {}
 	}
@@ -112,9 +112,17 @@ func (s *silence) end(worker string, goesOn bool) {
 	}
 }
 
+func (s *silence) slowly(worker, what string) {
+	if s.slow != nil {
+		s.slow(worker, what)
+	}
+}
+
+func (s *silence) hearsSlow() bool { return s.slow != nil }
+
 // listener watches one call for a context's silence. A nil one does nothing.
 type listener struct {
-	to    *silence
+	to    hearer
 	of    *worker
 	timer *time.Timer
 	slow  *time.Timer // nil: that is not told
@@ -130,19 +138,19 @@ func listen(ctx context.Context, w *worker, what string) *listener {
 
 // listenFor is listen for what is known only when it is told.
 func listenFor(ctx context.Context, w *worker, what func() string) *listener {
-	to, ok := ctx.Value(silenceKey{}).(*silence)
+	to, ok := ctx.Value(silenceKey{}).(hearer)
 	if !ok || w.stalled() <= 0 {
 		return nil
 	}
 	l := &listener{to: to, of: w}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if to.slow != nil {
+	if to.hearsSlow() {
 		l.slow = time.AfterFunc(slowCall, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			if !l.over {
-				to.slow(w.name, what())
+				to.slowly(w.name, what())
 			}
 		})
 	}

@@ -77,7 +77,11 @@ func (a *app) artifactsPut() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "put NAME PATH",
 		Short: "Make an artifact of a directory, a file, or - for a tar archive on stdin",
-		Args:  cobra.ExactArgs(2),
+		Long: `Make an artifact of a directory, a file, or - for a tar archive on stdin.
+
+A daemon gives up an upload of which nothing comes for as long as it waits for a worker (worker_gone, 5 minutes), so that others have its room:
+write an archive whose making pauses for longer to a file first. Without a daemon it is waited for.`,
+		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := args[1]
 			if u.Name = args[0]; u.TTL < 0 {
@@ -249,7 +253,9 @@ func writeArtifactsJSON(to *outlet, list []host.ArtifactReport) error {
 	return to.writeJSON(out)
 }
 
+// upload waits for a slow stdin for ever: the host is this command's own, and nobody else wants the room.
 func (e *embedded) upload(ctx context.Context, u host.Upload, src func(context.Context, io.Writer) error) error {
+	u.Idle = -1
 	_, err := e.h.UploadFrom(ctx, u, src)
 	return err
 }

@@ -67,8 +67,12 @@ func serveLimited(t *testing.T, dir string, rt sdk.Runtime, limits config.Limits
 
 func serveLogged(t *testing.T, dir string, rt sdk.Runtime, limits config.Limits, log *slog.Logger) *served {
 	t.Helper()
-	cfg := &config.Config{Plugins: []config.Plugin{{Name: "memory", Command: "none"}}, Workers: []config.Worker{{Name: "m", Plugin: "memory", Limits: limits}},
-		Timing: config.Default().Timing}
+	return serveConfig(t, dir, rt, &config.Config{Plugins: []config.Plugin{{Name: "memory", Command: "none"}},
+		Workers: []config.Worker{{Name: "m", Plugin: "memory", Limits: limits}}, Timing: config.Default().Timing}, log)
+}
+
+func serveConfig(t *testing.T, dir string, rt sdk.Runtime, cfg *config.Config, log *slog.Logger) *served {
+	t.Helper()
 	h, err := host.Open(t.Context(), cfg, host.Options{StateDir: filepath.Join(dir, "state"), Runtimes: map[string]sdk.Runtime{"memory": rt}, Log: log})
 	must(t, err)
 	s := New(h, Options{Version: "test"})

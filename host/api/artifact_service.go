@@ -57,7 +57,8 @@ func (s *Server) upload(ctx context.Context, from *connect.ClientStream[pb.Uploa
 	return s.take(ctx, u, body)
 }
 
-// take makes an artifact of an archive.
+// take makes an artifact of an archive, the body of a request. A read of it that is under way ends with the upload: so one whose client has stopped
+// takes no room for ever, and holds up no server's end.
 func (s *Server) take(ctx context.Context, u host.Upload, body io.Reader) error {
 	done, err := s.begin()
 	if err != nil {
@@ -66,7 +67,11 @@ func (s *Server) take(ctx context.Context, u host.Upload, body io.Reader) error 
 	defer done()
 	ctx, cancel := s.while(ctx)
 	defer cancel()
-	_, err = s.h.Upload(ctx, u, body)
+	_, err = s.h.UploadFrom(ctx, u, func(ctx context.Context, w io.Writer) error {
+		defer interruptAtEnd(ctx)()
+		_, err := io.Copy(w, body)
+		return cmp.Or(ctx.Err(), err)
+	})
 	return because(ctx, err)
 }
 

@@ -45,6 +45,35 @@ func named(next http.Handler) http.Handler {
 	})
 }
 
+// requestKey is the key of a request's http.ResponseController in its context.
+type requestKey struct{}
+
+// interruptible has interruptAtEnd reach the request that a context belongs to.
+func interruptible(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestKey{}, http.NewResponseController(w))))
+	})
+}
+
+// interruptAtEnd ends the read of a request's body that is under way when the context ends, and all that come later, for a client that sends
+// nothing more. It can still be answered. Nothing of it goes on once done has returned: a request that was answered has no connection any more.
+func interruptAtEnd(ctx context.Context) (done func()) {
+	c, ok := ctx.Value(requestKey{}).(*http.ResponseController)
+	if !ok {
+		return func() {}
+	}
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(interrupted)
+		_ = c.SetReadDeadline(time.Unix(1, 0)) // it fails only for what is served without a connection, in a test
+	})
+	return func() {
+		if !stop() {
+			<-interrupted
+		}
+	}
+}
+
 // Watched serves what a monitoring system asks for, and nothing else: /metrics, /healthz and /readyz. It gives away no secret.
 func (s *Server) Watched() http.Handler {
 	mux := http.NewServeMux()

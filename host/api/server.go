@@ -81,7 +81,7 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle(pb.NewProcessServiceHandler(processService{s}, opts...))
 	mux.Handle(pb.NewArtifactServiceHandler(artifactService{s}, opts...))
 	s.plain(mux)
-	return named(mux)
+	return interruptible(named(mux))
 }
 
 // maxMessage bounds what one message of a client may have.
