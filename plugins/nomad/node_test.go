@@ -109,6 +109,7 @@ func testLife(t *testing.T, a *nomadtest.Agent) {
 	t.Run("a registration that fails", func(t *testing.T) { testRegistration(t, a) })
 	t.Run("a container that takes no command", func(t *testing.T) { testDeaf(t, a) })
 	t.Run("a keeper begun anew", func(t *testing.T) { testAnew(t, a) })
+	t.Run("no shim", func(t *testing.T) { testNoShim(t, a) })
 	t.Run("ends", func(t *testing.T) { testEnds(t, a) })
 	t.Run("a plugin killed while it looks", func(t *testing.T) { testKilledProbe(t, a) })
 	t.Run("a program that is not served", func(t *testing.T) { testNotServed(t, a) })
