@@ -207,6 +207,7 @@ func (n *node) remove(ctx context.Context, id sdk.ContainerID, asked *sdk.Contai
 func (n *node) forget(id sdk.ContainerID) {
 	n.mu.Lock()
 	delete(n.known, id)
+	delete(n.keeper, id)
 	delete(n.idle, id)
 	n.mu.Unlock()
 	n.Forget(id)

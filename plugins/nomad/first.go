@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/nomad/api"
 
 	"github.com/slipway-run/slipway/sdk"
+	"github.com/slipway-run/slipway/sdk/shim"
 )
 
 // lostAfter is how long a node may be out of Nomad's sight before its containers are lost. A host waits no longer than that for a worker.
@@ -48,6 +49,25 @@ func (n *node) stopAgain(ctx context.Context, id sdk.ContainerID) {
 	if _, _, err := n.cluster.client.Jobs().Deregister(jobID(id), false, n.cluster.write(asking)); err != nil && !missing(err) {
 		n.log.Warn("the job of a lost container cannot be stopped", "container", id, "error", err)
 	}
+}
+
+// recognise refuses a keeper that is not the one that answered first in its container. Where an agent has lost its records before it had told its servers that
+// the task runs, Nomad begins that anew without a trace: nobody but who has met the first keeper can tell, and what was started there must not start again.
+func (n *node) recognise(ctx context.Context, id sdk.ContainerID, info shim.Info) error {
+	if info.Keeper == "" {
+		return nil
+	}
+	n.mu.Lock()
+	first := n.keeper[id]
+	if first == "" {
+		n.keeper[id] = info.Keeper
+	}
+	n.mu.Unlock()
+	if first == "" || first == info.Keeper {
+		return nil
+	}
+	n.stopAgain(ctx, id)
+	return lost(id, "its keeper is another one than before, without the records of what ran")
 }
 
 // cutOff is the error of a container whose node Nomad has lost sight of: it may live.

@@ -30,6 +30,7 @@ type node struct {
 	making map[sdk.ContainerID]bool      // being made by this process
 	known  map[sdk.ContainerID]*placed   // containers whose keeper has answered
 	eager  map[sdk.ContainerID]*placed   // those whose keeper is asked before Nomad calls them up
+	keeper map[sdk.ContainerID]string    // names of the first keepers that have answered
 	idle   map[sdk.ContainerID]time.Time // those in which docker runs no command, since when
 
 	look  look // for what it can do; with mu held
@@ -49,11 +50,11 @@ func newNode(p *pool, name, id string) *node {
 	n := &node{
 		pool: p, name: name, id: id, cluster: p.cluster, log: p.log.With("node", short(id)),
 		ending: make(map[sdk.ContainerID]bool), making: make(map[sdk.ContainerID]bool), known: make(map[sdk.ContainerID]*placed), eager: make(map[sdk.ContainerID]*placed),
-		idle: make(map[sdk.ContainerID]time.Time),
+		keeper: make(map[sdk.ContainerID]string), idle: make(map[sdk.ContainerID]time.Time),
 	}
 	n.life, n.end = context.WithCancel(context.Background())
 	n.volumes = newNodeStore(n)
-	n.Driver = shim.New(n.exec, shim.Options{Locate: n.locate, Turn: n.turn, HelloTimeout: 30 * time.Second, Log: n.log})
+	n.Driver = shim.New(n.exec, shim.Options{Locate: n.locate, Turn: n.turn, Recognise: n.recognise, HelloTimeout: 30 * time.Second, Log: n.log})
 	return n
 }
 

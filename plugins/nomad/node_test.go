@@ -94,7 +94,7 @@ func testLife(t *testing.T, a *nomadtest.Agent) {
 	if len(listed) != 1 || listed[0].ID != "one" || listed[0].Token != "t" || listed[0].State != sdk.ContainerReady || listed[0].Labels["a"] != "b" {
 		t.Errorf("listed: %+v", listed)
 	}
-	t.Run("no place", func(t *testing.T) { testNoPlace(t, n) })
+	t.Run("no place", func(t *testing.T) { testNoPlace(t, a, n) })
 	if err := n.DestroyContainer(ctx, "one"); err != nil {
 		t.Fatal(err)
 	}
@@ -108,6 +108,10 @@ func testLife(t *testing.T, a *nomadtest.Agent) {
 	t.Run("many who wait", func(t *testing.T) { testWaiters(t, a) })
 	t.Run("a registration that fails", func(t *testing.T) { testRegistration(t, a) })
 	t.Run("a container that takes no command", func(t *testing.T) { testDeaf(t, a) })
+	t.Run("a keeper begun anew", func(t *testing.T) { testAnew(t, a) })
+	t.Run("an agent at a socket", func(t *testing.T) { testSocket(t, a) })
+	t.Run("what is registered", func(t *testing.T) { testRegistered(t, a) })
+	t.Run("no shim", func(t *testing.T) { testNoShim(t, a) })
 	t.Run("ends", func(t *testing.T) { testEnds(t, a) })
 	t.Run("a plugin killed while it looks", func(t *testing.T) { testKilledProbe(t, a) })
 	t.Run("a program that is not served", func(t *testing.T) { testNotServed(t, a) })
@@ -142,19 +146,6 @@ func testLife(t *testing.T, a *nomadtest.Agent) {
 			t.Errorf("%+v, %v", s, err)
 		}
 	})
-}
-
-// testNoPlace asks for more than there is: it must be told at once, with Nomad's words, and nothing may start later.
-func testNoPlace(t *testing.T, n *node) {
-	ctx := testkit.Context(t)
-	// A limit of memory raw_exec cannot hold, but Nomad reserves it.
-	err := n.create(ctx, sdk.ContainerSpec{ID: "huge", Token: "t", Limits: sdk.Resources{MemoryBytes: 1 << 50}}, func(sdk.Progress) {})
-	if !errors.Is(err, sdk.Unsupported) || !errors.Is(err, sdk.ReasonTooLarge) || !strings.Contains(err.Error(), "memory") { // a larger node may have room
-		t.Errorf("%v, want it to be Unsupported (too-large) and to name memory", err)
-	}
-	if _, err := n.lookup(ctx, "huge"); !sdk.IsNotFound(err, sdk.KindContainer) {
-		t.Errorf("its job is left: %v", err)
-	}
 }
 
 // testFull starts a plugin on a node that has no room for a look at what it can do. What runs there is seen and followed all the same.

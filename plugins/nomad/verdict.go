@@ -29,6 +29,9 @@ func (n *node) notStarted(id sdk.ContainerID, a *api.Allocation) error {
 		return sdk.NewInvalid(sdk.ReasonSpec, "container %q: node %s cannot set it up: %s", id, short(n.id), why)
 	}
 	if e := event(api.TaskDriverFailure); e != nil {
+		if n.shimLacks(e.DisplayMessage) {
+			return cannot(sdk.ReasonConfig, "container %q: node %s has no shim at shim_path %s, as a task of the driver %s sees it: %s", id, short(n.id), n.pool.c.ShimPath, n.pool.c.Driver, why)
+		}
 		if hopeless(e.DisplayMessage) {
 			return sdk.NewInvalid(sdk.ReasonImage, "container %q: node %s cannot start it: %s", id, short(n.id), why)
 		}
@@ -48,6 +51,15 @@ func hopeless(said string) bool {
 	return slices.ContainsFunc([]string{
 		"manifest unknown", "name unknown", "no such image", "no matching manifest", "pull access denied", "requested access to the resource is denied",
 		"repository does not exist", "invalid reference format", "invalid repository name", "repository name must be lowercase", "failed to parse named repo",
+	}, func(words string) bool { return strings.Contains(said, words) })
+}
+
+// shimLacks tells whether a driver's words are that there is nothing at shim_path: on the node, or for exec in the chroot that it makes of chroot_env. Another
+// node may have it, and only its operator can mend that.
+func (n *node) shimLacks(said string) bool {
+	path := n.pool.c.ShimPath
+	return path != "" && strings.Contains(said, path) && slices.ContainsFunc([]string{
+		"not found under path", "could not be found", "bind source path does not exist", "no such file or directory",
 	}, func(words string) bool { return strings.Contains(said, words) })
 }
 

@@ -9,7 +9,7 @@
 //   - how it starts, once per container: as the container's own command, "shim serve SCRATCH", after which CreateContainer calls
 //     [Driver.Ready]; or, where the runtime has a command of its own ("shim pause" is one that needs nothing), by [Driver.Start], after which CreateContainer marks the container
 //     as made, by a label or property of the runtime. What bears no mark is half made: build it anew. What bears it is never started
-//     again: its processes would be lost without anybody knowing.
+//     again: its processes would be lost without anybody knowing. A runtime that may do so all the same tells by [Options.Recognise].
 //
 // Where the runtime gives containers no root of their own, as a plain process of the machine has none, [Root] has the program make one, in which volumes are mounted.
 //

@@ -30,6 +30,10 @@ type Options struct {
 	// with it. Its error is the caller's. Nil: all may begin at once.
 	Turn func(ctx context.Context, container sdk.ContainerID) (over func(), err error)
 
+	// Recognise is told what a container's program says of itself whenever a relay has reached it, before any call is made. Its error is the calls'
+	// own, and the relay is closed. It is for runtimes that may begin a container's keeper anew with nothing of its records: see [Info.Keeper]. Nil: any will do.
+	Recognise func(context.Context, sdk.ContainerID, Info) error
+
 	HelloTimeout time.Duration // for an exec's first words; zero: 10 s
 	CallTimeout  time.Duration // for an answer, and for the next piece of one that is long; zero: 60 s
 	IdleTimeout  time.Duration // until a relay that no call uses is closed; zero: 1 min
@@ -49,6 +53,7 @@ type Info struct {
 	Version  string        // of the program
 	Features []sdk.Feature // what the keeper can do here
 	Notes    []string      // what it cannot, and why, for people
+	Keeper   string        // a random name, the same as long as its records are there
 }
 
 // Driver is the process half of an [sdk.Worker] for all containers of a runtime that can exec. Its methods may be called from many

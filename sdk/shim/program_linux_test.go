@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -110,9 +111,16 @@ func (m *machine) cut() (n int) {
 func TestProgram(t *testing.T) {
 	m := newMachine(t)
 	kill := m.serve(t)
-	d := m.driver(t, Options{Log: testLog(t)})
+	var mu sync.Mutex
+	var keepers []string // by each relay's account
+	d := m.driver(t, Options{Log: testLog(t), Recognise: func(_ context.Context, _ sdk.ContainerID, info Info) error {
+		mu.Lock()
+		defer mu.Unlock()
+		keepers = append(keepers, info.Keeper)
+		return nil
+	}})
 	info, err := d.Ready(t.Context(), box)
-	if err != nil || info.Version == "" {
+	if err != nil || info.Version == "" || info.Keeper == "" {
 		t.Fatal(info, err)
 	}
 	t.Logf("%+v", info)
@@ -212,6 +220,11 @@ func TestProgram(t *testing.T) {
 				t.Errorf("%s is %s with a dead keeper: %v, want %v", id, how, err, want)
 			}
 		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if len(keepers) < 2 || slices.ContainsFunc(keepers, func(name string) bool { return name != info.Keeper }) {
+		t.Errorf("relays to one keeper and to what it left met %q", keepers)
 	}
 }
 

@@ -125,6 +125,11 @@ func (r *relay) open() (*running, error) {
 	id := string(r.c.id)
 	switch h.State {
 	case wire.StateReady, wire.StateDead:
+		if r.d.o.Recognise != nil {
+			if err := r.d.o.Recognise(r.c.ctx, r.c.id, info(h)); err != nil {
+				return x, err
+			}
+		}
 		r.session, err = newSession(x, h, r.d.keepAlive)
 		return x, err
 	case wire.StateNone:
@@ -152,7 +157,9 @@ func reason(h wire.Hello) string {
 
 func (s *session) dead() bool { return s.hello.State == wire.StateDead }
 
-func (s *session) info() Info {
-	features := slices.DeleteFunc(slices.Clone(s.hello.Features), func(f sdk.Feature) bool { return f == "" })
-	return Info{Version: s.hello.Program, Features: features, Notes: slices.Clone(s.hello.Notes)}
+func (s *session) info() Info { return info(s.hello) }
+
+func info(h wire.Hello) Info {
+	features := slices.DeleteFunc(slices.Clone(h.Features), func(f sdk.Feature) bool { return f == "" })
+	return Info{Version: h.Program, Features: features, Notes: slices.Clone(h.Notes), Keeper: h.Keeper}
 }

@@ -3,7 +3,7 @@
 //
 // The volume holds
 //
-//	lock           held (flock) by the keeper as long as it lives; made once: where it is and nobody holds it, the keeper is dead
+//	lock           held (flock) by the keeper as long as it lives; made once: where it is and nobody holds it, the keeper is dead. In it is its name
 //	sock           where the keeper listens
 //	log            what it had to say, bounded
 //	p/<id>/start   one process: who asked for it; on disk before the command is started

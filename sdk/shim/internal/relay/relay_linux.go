@@ -34,7 +34,7 @@ func Run(ctx context.Context, scratch, version string, unborn error, stdin, stdo
 	}
 	switch state {
 	case wire.StateDead:
-		h := wire.Hello{State: wire.StateDead, Program: version}
+		h := wire.Hello{State: wire.StateDead, Program: version, Keeper: keeperName()}
 		if err := wire.WriteHello(stdout, h); err != nil {
 			return err
 		}
@@ -56,6 +56,21 @@ func Run(ctx context.Context, scratch, version string, unborn error, stdin, stdo
 // refuse says why there is no session.
 func refuse(stdout io.Writer, version string, state wire.State, why error) error {
 	return errors.Join(why, wire.WriteHello(stdout, wire.Hello{State: state, Program: version, Error: wire.NewFailure(sdk.NewUnavailable(why, "%v", why))}))
+}
+
+// keeperName is what a keeper that is gone was called; empty where that cannot be read, any more than the rest of its records.
+func keeperName() string {
+	const most = 64
+	lock, err := os.Open(record.Lock)
+	if err != nil {
+		return ""
+	}
+	defer lock.Close()
+	name, err := io.ReadAll(io.LimitReader(lock, most))
+	if err != nil {
+		return ""
+	}
+	return string(name)
 }
 
 // await looks for the keeper, and for a while waits for one to be born.

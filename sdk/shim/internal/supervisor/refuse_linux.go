@@ -18,7 +18,7 @@ func Refuse(ctx context.Context, scratch, version string, why error) error {
 	if err := enter(scratch); err != nil {
 		return err
 	}
-	s := &Supervisor{scratch: "."}
+	s := &Supervisor{scratch: ".", name: string(sdk.NewToken())}
 	if err := s.beBorn(); err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ type Options struct {
 // Supervisor keeps the processes of one container.
 type Supervisor struct {
 	scratch string
+	name    string // that no other has
 	options Options
 	log     *slog.Logger
 	lock    *os.File
@@ -73,7 +74,7 @@ func New(scratch string, o Options) (*Supervisor, error) {
 		return nil, os.NewSyscallError("prctl(PR_SET_CHILD_SUBREAPER)", err)
 	}
 	s := &Supervisor{
-		scratch: ".", options: o, log: slog.New(slog.NewTextHandler(&bounded{f: o.Log, left: maxLog}, nil)),
+		scratch: ".", name: string(sdk.NewToken()), options: o, log: slog.New(slog.NewTextHandler(&bounded{f: o.Log, left: maxLog}, nil)),
 		processes: make(map[sdk.ProcessID]*process), monitors: make(map[int]*monitorConn), disk: make(chan struct{}, threads/2),
 	}
 	s.work.Go(s.makeSpare) // while this is born; should it not be, the monitor ends with this process
@@ -97,8 +98,8 @@ func enter(scratch string) error {
 // beBorn takes the lock that says that there is a supervisor, then opens the socket. The lock appears locked: nobody ever sees it free
 // while this process lives.
 func (s *Supervisor) beBorn() (err error) {
-	name := record.Lock + "." + sdk.NewToken()
-	s.lock, err = os.OpenFile(s.path(string(name)), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	name := record.Lock + "." + s.name
+	s.lock, err = os.OpenFile(s.path(name), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
@@ -108,13 +109,16 @@ func (s *Supervisor) beBorn() (err error) {
 		}
 	}()
 	if err := unix.Flock(int(s.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return errors.Join(os.NewSyscallError("flock", err), os.Remove(s.path(string(name))))
+		return errors.Join(os.NewSyscallError("flock", err), os.Remove(s.path(name)))
 	}
-	if err := renameNew(s.path(string(name)), s.path(record.Lock)); err != nil {
+	if _, err := s.lock.WriteString(s.name); err != nil {
+		return errors.Join(err, os.Remove(s.path(name)))
+	}
+	if err := renameNew(s.path(name), s.path(record.Lock)); err != nil {
 		if errors.Is(err, unix.EEXIST) {
 			err = ErrBorn
 		}
-		return errors.Join(err, os.Remove(s.path(string(name))))
+		return errors.Join(err, os.Remove(s.path(name)))
 	}
 	s.socket, err = net.ListenUnix("unix", &net.UnixAddr{Name: s.path(record.Socket) + ".new"})
 	if err != nil {
@@ -220,7 +224,7 @@ func (s *Supervisor) leave(conn *net.UnixConn) {
 // Hello is what it says of itself.
 func (s *Supervisor) Hello() wire.Hello {
 	return wire.Hello{
-		State: wire.StateReady, Program: s.options.Version, PID: os.Getpid(), Features: s.can.features, Notes: s.can.notes,
+		State: wire.StateReady, Program: s.options.Version, PID: os.Getpid(), Keeper: s.name, Features: s.can.features, Notes: s.can.notes,
 	}
 }
 

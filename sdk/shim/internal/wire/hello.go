@@ -31,6 +31,7 @@ type Hello struct {
 	Features []sdk.Feature `json:",omitempty"` // what the keeper can do here
 	Notes    []string      `json:",omitempty"` // what it cannot, and why, for people
 	PID      int           `json:",omitempty"` // of the keeper, in the container
+	Keeper   string        `json:",omitempty"` // a random name that it gave itself, also once it is gone
 	Error    *Failure      `json:",omitempty"` // why there is no session
 }
 
@@ -89,7 +90,7 @@ func ReadHello(r *bufio.Reader) (Hello, error) {
 	if err := Decode([]byte(text), &h); err != nil {
 		return h, err
 	}
-	h.Program = Text(h.Program)
+	h.Program, h.Keeper = Text(h.Program), Text(h.Keeper)
 	h.Notes = h.Notes[:min(len(h.Notes), maxNotes)]
 	for i := range h.Notes {
 		h.Notes[i] = Text(h.Notes[i])
