@@ -11,11 +11,11 @@ func TestExpiredWithoutAHost(t *testing.T) {
 	t.Parallel()
 	for _, kind := range allExpiring() {
 		for _, what := range []string{"and is asked for", "before one host", "before several hosts"} {
+			if what == "and is asked for" && kind.use == nil {
+				continue // asking for it does not keep it for longer
+			}
 			t.Run(kind.name+" "+what, func(t *testing.T) {
 				t.Parallel()
-				if what == "and is asked for" && kind.use == nil {
-					t.Skip("asking for it does not keep it for longer")
-				}
 				rt, clk := newMemory(t, "m"), newTestClock()
 				opts := Options{StateDir: newStateDir(t), clock: clk.clock(), CacheTTL: lives}
 				h := openHost(t, rt, opts, "m")
