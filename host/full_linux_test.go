@@ -46,14 +46,17 @@ func fillDisk(t testing.TB, h *Host, dir string) (other string) {
 			break
 		}
 	}
+	size := 10_000
 	for i := 0; ; i++ {
 		err := h.store.Update(t.Context(), store.KillSafe, func(tx *store.Tx) error {
-			return tx.PutRun(store.Run{ID: fmt.Sprint("x", i), Job: make([]byte, 10_000)})
+			return tx.PutRun(store.Run{ID: fmt.Sprint("x", i), Job: make([]byte, size)})
 		})
-		if errors.Is(err, store.ErrFull) {
+		switch {
+		case errors.Is(err, store.ErrFull) && size == 1:
 			return other
-		}
-		if err != nil {
+		case errors.Is(err, store.ErrFull): // what is small may still fit
+			size = 1
+		case err != nil:
 			t.Fatal(err)
 		}
 	}

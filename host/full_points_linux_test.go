@@ -219,6 +219,22 @@ func dropReserve(t testing.TB, dir string) {
 	}
 }
 
+// giveReserve has a full disk's reserve given up for something that is destroyed: from then on nothing else is written, however small, until there is room.
+func giveReserve(t testing.TB, h *Host, dir string) {
+	t.Helper()
+	for i := 0; ; i++ {
+		err := h.store.Release(t.Context(), store.KillSafe, func(tx *store.Tx) error {
+			return tx.PutRun(store.Run{ID: fmt.Sprint("y", i), Job: make([]byte, 10_000)})
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "reserve")); errors.Is(err, os.ErrNotExist) {
+			return
+		}
+	}
+}
+
 // A host that is killed before it has noted that a process runs, and opened again when the disk is full, has its worker, and follows the process.
 func TestStartIsSettledOnAFullDisk(t *testing.T) {
 	dir := smallDisk(t)
@@ -335,6 +351,7 @@ func TestLostOnAFullDisk(t *testing.T) {
 				p := script(t, r.h, "owner", "echo runs; sleep 100000")
 				awaitText(t, p, "runs")
 				other := fillDisk(t, r.h, dir)
+				giveReserve(t, r.h, dir)
 				c.lose(t, r, p)
 				if o := waitOutcome(t, p); !errors.As(o.Err, new(*LostError)) {
 					t.Errorf("what was lost on a full disk has ended with %+v", o)
