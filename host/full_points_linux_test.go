@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,13 +119,14 @@ func meetFullDisk(t testing.TB, dir string, at point, kind fullKind, bare bool) 
 	}()
 	o := &hooked{Runtime: newMemory(t, "m")}
 	var h *Host
-	var other string // the file that leaves no room
-	seen, filled := 0, make(chan struct{})
+	var other string      // the file that leaves no room
+	var seen atomic.Int32 // volumes are made side by side
+	filled := make(chan struct{})
 	h = openHost(t, o, Options{StateDir: dir, KeepFailed: kind.keepFailed, fault: func(name string) {
 		if name != at.name {
 			return
 		}
-		if seen++; seen == at.nth {
+		if int(seen.Add(1)) == at.nth {
 			if bare {
 				dropReserve(t, dir)
 			}
@@ -153,7 +155,7 @@ func meetFullDisk(t testing.TB, dir string, at point, kind fullKind, bare bool) 
 			}
 		}}
 	res, err := h.Run(testkit.Context(t), req)
-	if seen < at.nth {
+	if int(seen.Load()) < at.nth {
 		t.Fatal("the point was not reached")
 	}
 	free() // where nobody had to wait for that

@@ -36,7 +36,7 @@ func TestJSON(t *testing.T) {
 `})
 	fields := documented(t)
 	r := p.run("run", "j.hcl", "-i", "in=in", "-o", "o=out", "-o", "json").wants(codeInternal)
-	if r.err != "" {
+	if unhurriedly(r.err) != "" {
 		t.Errorf("stderr: %s", r.err)
 	}
 	seen := make(map[string]int)
@@ -147,7 +147,7 @@ func TestListings(t *testing.T) {
 	for _, c := range []struct{ what, last string }{{"plugins", "PROGRAM"}, {"workers", "FEATURES"}} {
 		r := p.run("-c", "c.hcl", c.what).wants(codeInternal)
 		head, _, _ := strings.Cut(r.out, "\n")
-		if !strings.HasSuffix(head, c.last) || !strings.Contains(r.out, "none (not there)") || r.err != "" {
+		if !strings.HasSuffix(head, c.last) || !strings.Contains(r.out, "none (not there)") || unhurriedly(r.err) != "" {
 			t.Errorf("%s:\n%s%s", c.what, r.out, r.err)
 		}
 	}

@@ -186,6 +186,17 @@ type result struct {
 	out, err string
 }
 
+// unhurriedly is what slipway told but for what it waited for, which it tells on a machine that has much to do.
+func unhurriedly(text string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "slipway: waiting for ") && !strings.HasPrefix(line, "slipway: waits: ") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
 // run runs slipway to its end.
 func (p *place) run(args ...string) result {
 	p.t.Helper()

@@ -103,10 +103,7 @@ var varying = regexp.MustCompile(`\br0[0-9a-z]{20,}\b|\b[0-9.]+(µs|ms|s)\b|, [0
 
 func settled(text string) string {
 	var kept []string
-	for line := range strings.Lines(varying.ReplaceAllString(text, " ")) {
-		if strings.HasPrefix(line, "slipway: waiting for ") { // of a machine that has much to do
-			continue
-		}
+	for line := range strings.Lines(unhurriedly(varying.ReplaceAllString(text, " "))) {
 		kept = append(kept, strings.TrimRight(line, " \n")+"\n") // a rate is told only of what took a while
 	}
 	return strings.Join(kept, "")

@@ -7,8 +7,12 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // Kill sends a signal to process 1. A container that is not there is ErrNotFound, one that has ended ErrNotRunning. With KILL all
@@ -58,6 +62,9 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 	if _, err := e.call(ctx, id, "delete", "--force", id); err != nil {
 		return err
 	}
+	if err := removeMounted(filepath.Join(e.runcRoot(), id)); err != nil {
+		return err
+	}
 	if err := e.removeCgroup(ctx, id); err != nil {
 		return err
 	}
@@ -65,6 +72,21 @@ func (e *Engine) Delete(ctx context.Context, id string) error {
 		return err
 	}
 	return removeTree(e.bundle(id))
+}
+
+// removeMounted removes what a runc that was killed has left in its directory of a container. While it begins, its own program is mounted in there, which
+// a forced delete does not know of.
+func removeMounted(dir string) error {
+	mounts, err := mountsBelow(dir)
+	if err != nil {
+		return err
+	}
+	for _, at := range slices.Backward(mounts) {
+		if err := unix.Unmount(at, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return fmt.Errorf("unmounting %s, which a killed runc has left: %w", at, err)
+		}
+	}
+	return os.RemoveAll(dir)
 }
 
 // removeTree removes a directory unless something is mounted below it.

@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slipway-run/slipway/internal/testkit"
 )
 
@@ -293,6 +295,25 @@ func TestTwoAtOnce(t *testing.T) {
 }
 
 // TestCreateCancelled ends contexts at many moments of a creation: then nothing is there, and the id can be used.
+// TestKilledRunc: a runc that is killed while it begins has its own program mounted in its directory of the container, and nothing recorded there.
+func TestKilledRunc(t *testing.T) {
+	w := newWorld(t)
+	dir := filepath.Join(w.runcRoot(), "c")
+	program := filepath.Join(dir, "runc.abcdef")
+	for _, err := range []error{os.MkdirAll(dir, 0o711), os.WriteFile(program, nil, 0o600), unix.Mount("/bin/busybox", program, "", unix.MS_BIND, "")} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.delete(t.Context(), "c")
+	if left, err := os.ReadDir(w.runcRoot()); err != nil || len(left) > 0 {
+		t.Errorf("left %v, error %v", left, err)
+	}
+	if err := w.Create(t.Context(), Spec{ID: "c", Rootfs: w.rootfs("c"), Args: []string{"sleep", "3600"}}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestCreateCancelled(t *testing.T) {
 	w := newWorld(t)
 	spec := Spec{ID: "c", Rootfs: w.rootfs("c"), Args: []string{"sleep", "3600"}}
