@@ -197,3 +197,41 @@ func TestInputsInParallel(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestEncodingOfACast: all who share a stream get the bytes that they joined for, though what one of them says of encodings changes while its volume is made.
+func TestEncodingOfACast(t *testing.T) {
+	t.Parallel()
+	b, c := &farWorker{name: "b", encodings: faraway}, &farWorker{name: "c", encodings: faraway}
+	f := newFar(t, &farWorker{name: "a", encodings: faraway}, b, c)
+	h, art := farHost(t, time.Hour, Options{gather: time.Hour}, f, "a", "b", "c")
+	allComing(t, b, c)
+	changed, come := mustWorker(t, h, "b"), b.create
+	b.create = func() {
+		come() // so that the other has joined, or will, under the same key
+		b.mu.Lock()
+		b.encodings = []string{"gzip", "raw"}
+		b.mu.Unlock()
+		changed.lookNow()
+		testkit.Until(t, "the host knows of other encodings", func() bool {
+			return changed.report().Status.Encodings[0] == "gzip"
+		})
+	}
+	var wg sync.WaitGroup
+	for _, w := range []*farWorker{b, c} {
+		wg.Go(func() {
+			if _, err := h.replicate(t.Context(), art, mustWorker(t, h, w.name), nil); err != nil {
+				t.Errorf("%s: %v", w.name, err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, w := range []*farWorker{b, c} {
+		if e := w.streamed.Load(); e == nil || *e != "zstd" {
+			t.Errorf("%s was sent to as %v", w.name, e)
+		}
+		if w.volumes.Load() != 1 {
+			t.Errorf("%d volumes were made on %s", w.volumes.Load(), w.name)
+		}
+		sameContent(t, h, f, art, "a", w.name)
+	}
+}

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/slipway-run/slipway/host/store"
@@ -76,14 +77,21 @@ func (h *Host) sendDirect(ctx context.Context, src source, w *worker, row store.
 	}
 	if s.took >= h.cfg().Timing.WorkerGone/longFailure && ctx.Err() == nil {
 		err = fmt.Errorf("after %s: %w", s.took.Round(time.Second), err)
-		h.mu.Lock()
-		if h.hung == nil {
-			h.hung = make(map[pair]time.Time)
-		}
-		h.hung[pair{src.name, w.name}] = time.Now().Add(h.cfg().Timing.WorkerGone)
-		h.mu.Unlock()
+		h.leaveAlone(pair{src.name, w.name}, time.Now().Add(h.cfg().Timing.WorkerGone))
 	}
 	return s, &directError{Err: err}
+}
+
+// leaveAlone has nothing go directly between two workers until then. What is over by now is forgotten, so that workers that come and go leave nothing.
+func (h *Host) leaveAlone(p pair, until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.hung == nil {
+		h.hung = make(map[pair]time.Time)
+	}
+	now := time.Now()
+	maps.DeleteFunc(h.hung, func(_ pair, until time.Time) bool { return now.After(until) })
+	h.hung[p] = until
 }
 
 // sendByTicket asks the destination for a ticket and gives it to the source.

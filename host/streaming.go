@@ -199,7 +199,8 @@ func (h *Host) streamFrom(ctx context.Context, a *Artifact, src source, w *worke
 		h.log.Warn("a volume could not go directly from worker to worker, and goes through the host", "artifact", a.Name,
 			"from", src.name, "to", w.name, "error", failed.Err)
 	}
-	_, encoding := h.reader(src, w.report().Status.Encodings, new(int64))
+	// What the workers say of encodings may change while the volume is made, and all who share a cast must mean the same bytes.
+	encoding, read := h.reader(src, w.report().Status.Encodings)
 	key := a.ID + "@" + src.name + "@" + encoding
 	if h.casts.underWay(key) {
 		gone() // nobody needs to wait for this one
@@ -210,7 +211,7 @@ func (h *Host) streamFrom(ctx context.Context, a *Artifact, src source, w *worke
 	}
 	filled := make(chan struct{})
 	defer close(filled)
-	return h.fill(ctx, a, src, w, h.relay(a, key, turn{gone, filled}), progress)
+	return h.fill(ctx, a, src, w, h.relayAs(a, key, encoding, read, turn{gone, filled}), progress)
 }
 
 // fill has a fresh volume filled and makes it a replica. When it fails nothing is left of it.
@@ -268,18 +269,21 @@ func (h *Host) sizeSent(ctx context.Context, src source, row store.Volume, s sen
 	return max(cmp.Or(known, s.bytes), 0)
 }
 
-// relay gives a sender through this process. Between workers that share an encoding, the bytes pass as they are. What goes from one source to
-// several workers under one key is read once, if they come in time.
+// relay gives a sender through this process, under a key that nobody else has. Between workers that share an encoding, the bytes pass as they are.
 func (h *Host) relay(a *Artifact, key string, turn turn) sender {
 	return func(ctx context.Context, src source, w *worker, row store.Volume, tell func(sent)) (sent, error) {
-		takes := w.report().Status.Encodings
-		_, encoding := h.reader(src, takes, new(int64))
+		encoding, read := h.reader(src, w.report().Status.Encodings)
+		return h.relayAs(a, key, encoding, read, turn)(ctx, src, w, row, tell)
+	}
+}
+
+// relayAs is relay of bytes that were decided on before. What goes from one source to several workers under one key, which stands for its encoding, is
+// read once, if they come in time.
+func (h *Host) relayAs(a *Artifact, key, encoding string, read archiveReader, turn turn) sender {
+	return func(ctx context.Context, src source, w *worker, row store.Volume, tell func(sent)) (sent, error) {
 		said := func(s stream.Stats) sent { return sent{via: encoding, bytes: s.Bytes, took: s.Took} }
 		tell(said(stream.Stats{})) // however soon it is over, whoever watches sees that it began
-		from := castSource{read: func(c *cast) func(context.Context, io.Writer) error {
-			read, _ := h.reader(src, takes, &c.raw)
-			return read
-		}}
+		from := castSource{read: func(c *cast) func(context.Context, io.Writer) error { return read(&c.raw) }}
 		if src.name == localSource && src.only {
 			from.open = func(ctx context.Context) (func(), error) { return h.openLocal(ctx, a) }
 		}
@@ -316,9 +320,11 @@ func (h *Host) openLocal(ctx context.Context, a *Artifact) (unlock func(), err e
 	return unlock, nil
 }
 
-// reader gives what writes a source's archive for a worker that takes these encodings, and the one that it writes. If it packs, it counts in
-// raw what it has packed.
-func (h *Host) reader(src source, takes []string, raw *int64) (read func(context.Context, io.Writer) error, encoding string) {
+// archiveReader gives what writes an archive. If it packs, it counts in raw what it has packed.
+type archiveReader func(raw *int64) func(context.Context, io.Writer) error
+
+// reader gives what writes a source's archive for a worker that takes these encodings, and the one that it writes, both as they are decided now.
+func (h *Host) reader(src source, takes []string) (encoding string, _ archiveReader) {
 	limit := h.streamLimits().Unpacked
 	if src.worker != nil {
 		gives := src.worker.report().Status.Encodings
@@ -328,21 +334,24 @@ func (h *Host) reader(src source, takes []string, raw *int64) (read func(context
 			common = stream.Common(gives, append(spoken, sdk.EncodingRaw))
 		}
 		if common != "" {
-			read = src.encoded(common)
+			read := src.encoded(common)
 			if limit > 0 {
 				read = stream.Limited(common, limit, read)
 			}
-			return read, common
+			return common, func(*int64) func(context.Context, io.Writer) error { return read }
 		}
 	}
-	read, encoding = src.read, stream.Own(takes)
+	read := src.read
 	if limit > 0 {
 		read = stream.Limited(sdk.EncodingRaw, limit, read)
 	}
-	if encoding == sdk.EncodingRaw {
-		return read, encoding
+	encoding = stream.Own(takes)
+	return encoding, func(raw *int64) func(context.Context, io.Writer) error {
+		if encoding == sdk.EncodingRaw {
+			return read
+		}
+		return stream.Encoded(encoding, counted(raw, read))
 	}
-	return stream.Encoded(encoding, counted(raw, read)), encoding
 }
 
 // counted makes a source count in n what it writes.

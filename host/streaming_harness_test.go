@@ -77,9 +77,11 @@ type farWorker struct {
 
 func (w *farWorker) Status(ctx context.Context) (sdk.Status, error) {
 	s, err := w.Worker.Status(ctx)
+	w.mu.Lock()
 	if w.encodings != nil {
 		s.Encodings = w.encodings
 	}
+	w.mu.Unlock()
 	if w.volatile {
 		s.Features = append(slices.Clone(s.Features), sdk.FeatureVolatile)
 	}

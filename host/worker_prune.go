@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -54,6 +55,7 @@ func (h *Host) drop(w *worker) {
 	if dropped {
 		delete(h.workers, w.name)
 		delete(h.ordered, w.name)
+		maps.DeleteFunc(h.hung, func(p pair, _ time.Time) bool { return p.from == w.name || p.to == w.name })
 		h.entries[w.plugin]--
 	}
 	h.mu.Unlock()
