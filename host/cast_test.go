@@ -59,15 +59,31 @@ func TestOneReadForMany(t *testing.T) {
 			})
 		}
 	}
-	callers.Go(func() {
+	left := make(chan error, 1)
+	go func() { // one of those who want it on b
+		_, err := h.replicate(ctx, art, mustWorker(t, h, "b"), nil)
+		left <- err
+	}()
+	testkit.Until(t, "all four wait for it on b", func() bool {
+		h.replicas.mu.Lock()
+		defer h.replicas.mu.Unlock()
+		f := h.replicas.by[art.ID+"@b"]
+		return f != nil && f.waiting == 4
+	})
+	cancel()
+	select {
+	case err := <-left:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("the caller that leaves: %v", err)
+		}
+	case <-testkit.Context(t).Done():
+		t.Error("the caller that leaves waits for the others")
+	}
+	callers.Go(func() { // only with this one are all coming
 		if _, err := h.replicate(t.Context(), art, mustWorker(t, h, "d"), nil); !errors.Is(err, sdk.ReasonTooLarge) {
 			t.Errorf("d: %v", err)
 		}
 	})
-	callers.Go(func() { // one of those who want it on b
-		_, _ = h.replicate(ctx, art, mustWorker(t, h, "b"), nil)
-	})
-	cancel()
 	callers.Wait()
 	if n := reads.Load(); n != 1 {
 		t.Errorf("the source was read %d times", n)

@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/slipway-run/slipway/host/lifecycle"
@@ -66,6 +67,9 @@ func (l life[T]) move(tx *store.Tx, id string, e lifecycle.Event, change func(*T
 	if err != nil || to == lifecycle.Stays {
 		return m, err
 	}
+	if slices.Contains(l.table.PowerSafe, e) && tx.Durability() < store.PowerSafe {
+		return m, &careless{l.table.Kind, id, e}
+	}
 	if change != nil {
 		if err := change(&m.row); err != nil {
 			return m, err
@@ -77,6 +81,16 @@ func (l life[T]) move(tx *store.Tx, id string, e lifecycle.Event, change func(*T
 		return m, l.del(tx, id)
 	}
 	return m, l.put(tx, m.row)
+}
+
+// careless is a mistake in the host: an event that has to survive a loss of power came in a transaction that may not.
+type careless struct {
+	kind, id string
+	event    lifecycle.Event
+}
+
+func (e *careless) Error() string {
+	return fmt.Sprintf("%s %s cannot be %s in a transaction that a loss of power may undo", e.kind, e.id, e.event)
 }
 
 // moveContainer is move of a container. Its lease ends with it.

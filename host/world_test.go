@@ -72,11 +72,16 @@ type testWorld struct {
 
 func startWorld(t testing.TB, worker string, spill int64) *testWorld {
 	t.Helper()
+	return startWorldOf(t, spill, worker)
+}
+
+func startWorldOf(t testing.TB, spill int64, workers ...string) *testWorld {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "sw") // short: a socket's path is
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &testWorld{hooked: &hooked{Runtime: newMemory(t, worker), spill: spill}, socket: filepath.Join(dir, "w.sock")}
+	w := &testWorld{hooked: &hooked{Runtime: newMemory(t, workers...), spill: spill}, socket: filepath.Join(dir, "w.sock")}
 	lis, err := net.Listen("unix", w.socket)
 	if err != nil {
 		t.Fatal(err)

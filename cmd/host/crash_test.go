@@ -50,10 +50,20 @@ func TestSlipwayKilled(t *testing.T) {
 		t.Fatalf("killed slipway ended with %d", res.code)
 	}
 	testkit.Until(t, "its plugin ends with slipway", func() bool { return len(p.processes("")) == 0 })
-	if states, _ := filepath.Glob(p.tmp + "/slipway-*/state-*"); len(states) != 1 {
-		t.Errorf("states of the killed slipway: %v", states)
+	states := func() []string {
+		found, err := filepath.Glob(p.tmp + "/slipway-*/state-*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	if left := states(); len(left) != 1 {
+		t.Errorf("states of the killed slipway: %v", left)
 	}
 	p.run("exec", "--", "echo", "works").wants(0).prints("works\n")
+	if left := states(); len(left) > 0 {
+		t.Errorf("states after the next slipway: %v", left)
+	}
 }
 
 // TestResumeLost resumes a run whose step ended with slipway, for the memory was its child: the step is lost, and the table makes up no

@@ -31,6 +31,10 @@ type Line struct {
 type Table struct {
 	Kind  string // as sdk.Kind
 	Lines []Line
+
+	// PowerSafe are the events that are on disk before anything follows from them: were they undone by a loss of power, something would be made or
+	// started a second time. All others survive a kill of the host only.
+	PowerSafe []Event
 }
 
 // Next gives the state that an event leads to, which may be Stays. What the table does not have is an *Error.
@@ -79,7 +83,11 @@ func Markdown() string {
 			for i, s := range l.From {
 				from[i] = said(s)
 			}
-			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", l.Event, strings.Join(from, ", "), said(l.To), l.By, cmp.Or(l.Owed, "nothing"))
+			event := string(l.Event)
+			if slices.Contains(t.PowerSafe, l.Event) {
+				event += ", also through a loss of power"
+			}
+			fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", event, strings.Join(from, ", "), said(l.To), l.By, cmp.Or(l.Owed, "nothing"))
 		}
 		b.WriteString("\n")
 	}

@@ -51,7 +51,7 @@ const (
 )
 
 // Containers is the life of a container.
-var Containers = Table{"container", []Line{
+var Containers = Table{Kind: "container", Lines: []Line{
 	{Claimed, []string{None}, ContainerCreating, "who asks for its owner's", "the call, or its undoing"},
 	{Described, []string{ContainerCreating}, ContainerCreating, "who makes it", "the call, or its undoing"},
 	{Described, []string{ContainerReady}, ContainerReady, "who keeps it after its step has failed", ""},
@@ -76,7 +76,7 @@ var Containers = Table{"container", []Line{
 	{Missing, []string{ContainerCreating, ContainerReady}, ContainerLost, "who follows its process, and the reaper, after the grace and a second look", itsVolumes},
 	{Missing, []string{None, ContainerDestroying, ContainerDestroyed, ContainerLost}, Stays, later, ""},
 	{Forgotten, []string{ContainerDestroyed, ContainerLost}, None, "retention, the pruning of its worker", "the removal of its processes' output"},
-}}
+}, PowerSafe: []Event{Claimed}}
 
 // States of a volume.
 const (
@@ -87,7 +87,7 @@ const (
 )
 
 // Volumes is the life of a volume.
-var Volumes = Table{"volume", []Line{
+var Volumes = Table{Kind: "volume", Lines: []Line{
 	{Claimed, []string{None}, VolumeCreating, "who makes it", "the call, or its undoing"},
 	{Made, []string{VolumeCreating}, VolumeOpen, "who makes it", "its undoing, if nothing comes of it"},
 	{Sealed, []string{VolumeOpen, VolumeSealed}, VolumeSealed, "who has filled it; its container's step, for an output or a cache", ""},
@@ -112,7 +112,7 @@ const (
 )
 
 // Processes is the life of a process.
-var Processes = Table{"process", []Line{
+var Processes = Table{Kind: "process", Lines: []Line{
 	{Claimed, []string{None}, ProcessStarting, "who starts it", "the start, or word that it had no effect"},
 	{Started, []string{ProcessStarting}, ProcessRunning, "who started it; settling, if the worker lists it with its token", "to follow it to its end"},
 	{Started, []string{ProcessRunning, ProcessExited, ProcessLost, ProcessAborted}, Stays, later, ""},
@@ -127,7 +127,7 @@ var Processes = Table{"process", []Line{
 	{Lost, []string{ProcessExited, ProcessLost, ProcessAborted}, Stays, later, ""},
 	{Aborted, []string{ProcessExited, ProcessLost, ProcessAborted}, Stays, later, ""},
 	{Forgotten, []string{ProcessStarting, ProcessRunning, ProcessExited, ProcessLost, ProcessAborted}, None, "with its container", "the removal of its output"},
-}}
+}, PowerSafe: []Event{Claimed}}
 
 // States of a run.
 const (
@@ -137,7 +137,7 @@ const (
 )
 
 // Runs is the life of a run.
-var Runs = Table{"run", []Line{
+var Runs = Table{Kind: "run", Lines: []Line{
 	{Begun, []string{None, RunGoing}, RunGoing, "who runs or resumes it", itsEnd},
 	{Described, []string{RunGoing}, RunGoing, "who runs it: that it is under way, and where its outputs go", itsEnd},
 	{Settled, []string{RunGoing, RunEnding}, RunEnding, "who ran it", "the destruction of all it has"},
@@ -145,4 +145,4 @@ var Runs = Table{"run", []Line{
 	{Swept, []string{RunEnding}, RunEnded, "who ran it; the reaper", ""},
 	{Swept, []string{RunEnded}, Stays, later, ""},
 	{Forgotten, []string{RunEnded}, None, "retention", "the removal of its processes' output"},
-}}
+}, PowerSafe: []Event{Begun}}

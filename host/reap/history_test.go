@@ -21,6 +21,7 @@ type history struct {
 	back   time.Duration            // by how much in all it was set back
 	began  map[string]time.Duration // by id: when a run was left or ended, an artifact made, a container ended
 
+	alone      bool // there are no runs and artifacts, only containers that others made and use
 	n          int
 	runs       map[string]*Owner
 	containers map[string]*ContainerRecord
@@ -61,7 +62,11 @@ func pick[V any](h *history, of map[string]V, ok func(V) bool) string {
 
 // happen is one thing that happens.
 func (h *history) happen() {
-	switch rapid.IntRange(0, 15).Draw(h.t, "what") {
+	what := rapid.IntRange(0, 16).Draw(h.t, "what")
+	if h.alone {
+		what = rapid.SampledFrom([]int{3, 5, 13, 13, 14, 16, 16, 16}).Draw(h.t, "what, of that")
+	}
+	switch what {
 	case 0: // a run begins
 		id := h.id("run")
 		h.runs[id] = &Owner{Name: id, Active: true}
@@ -107,6 +112,10 @@ func (h *history) happen() {
 			c := h.containers[id]
 			c.State, c.Busy, c.Since = There, false, h.wall
 			c.Kept = rapid.Bool().Draw(h.t, "kept")
+			if c.Owner == "someone" && rapid.Bool().Draw(h.t, "goes when nobody uses it") {
+				c.TTL = time.Duration(rapid.SampledFrom([]int{2, 60, 600}).Draw(h.t, "minutes to live")) * time.Minute
+				h.use(c)
+			}
 			h.onWorker[container(id)] = ""
 		}
 	case 6: // or whoever made it gives up without a trace
@@ -143,7 +152,15 @@ func (h *history) happen() {
 	case 12: // something late comes to the worker, perhaps a clone
 		h.onWorker[volume(h.id("late"))] = pick(h, h.volumes, func(v *VolumeRecord) bool { return h.replica(v) })
 		h.onWorker[container(h.id("late"))] = ""
-	case 13: // somebody sets the clock
+	case 13: // the owner of a container asks for it, or something begins or ends in it
+		if id := pick(h, h.containers, func(c *ContainerRecord) bool { return c.TTL > 0 && c.State == There }); id != "" {
+			c := h.containers[id]
+			if rapid.Bool().Draw(h.t, "runs") {
+				c.Running = !c.Running
+			}
+			h.use(c)
+		}
+	case 14: // somebody sets the clock
 		by := time.Duration(rapid.IntRange(-90, 90).Draw(h.t, "minutes")) * time.Minute
 		h.wall, h.back = h.wall.Add(by), h.back+max(-by, 0)
 		h.jumped, h.jump = h.wall, h.steady
@@ -152,6 +169,12 @@ func (h *history) happen() {
 		h.steady, h.wall = h.steady+d, h.wall.Add(d)
 	}
 }
+
+// use has a container used now.
+func (h *history) use(c *ContainerRecord) { c.Used, h.began[useOf(c.ID)] = h.wall, h.steady }
+
+// useOf is what the last use of a container is remembered by.
+func useOf(id string) string { return "use of " + id }
 
 // replica tells whether a volume can be cloned: it is sealed, and its artifact is there.
 func (h *history) replica(v *VolumeRecord) bool {
@@ -219,6 +242,9 @@ func (h *history) grace(t Thing) (used bool, why string, most time.Duration, sin
 			return true, "", 0, ""
 		case !there:
 			return false, "missing", rules.Grace, ""
+		}
+		if c.TTL > 0 {
+			return c.Running, "idle", c.TTL, useOf(c.ID)
 		}
 		return h.graceOf(c.Owner, c.Kept)
 	}
@@ -389,7 +415,7 @@ func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		h := &history{t: t, wall: start, runs: make(map[string]*Owner), containers: make(map[string]*ContainerRecord),
 			volumes: make(map[string]*VolumeRecord), artifacts: make(map[string]*Artifact), holder: make(map[string]string),
-			onWorker: make(map[Thing]string), unused: make(map[Thing]*idleness), began: make(map[string]time.Duration)}
+			onWorker: make(map[Thing]string), unused: make(map[Thing]*idleness), began: make(map[string]time.Duration), alone: rapid.Bool().Draw(t, "alone")}
 		for range rapid.IntRange(10, 120).Draw(t, "events") {
 			h.happen()
 			if rapid.Bool().Draw(t, "look") {

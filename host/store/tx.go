@@ -26,6 +26,7 @@ type Tx struct {
 	schema   *schema
 	session  *session
 	file     string
+	asked    Durability // of the Update
 	readOnly bool
 	over     bool
 	failed   error // the first error after which the transaction cannot go on
@@ -35,6 +36,9 @@ type Tx struct {
 // Committed has f called once this Update is stored, and before it returns: never if it is not, and in the order in which Updates are
 // stored. It is for what this process keeps in memory of the rows. All Updates wait for f, which must not call the Store.
 func (tx *Tx) Committed(f func()) { tx.after = append(tx.after, f) }
+
+// Durability is what this Update was asked to survive; others in its commit may have been asked for more.
+func (tx *Tx) Durability() Durability { return tx.asked }
 
 // usable says whether a statement may run.
 func (tx *Tx) usable(write bool) error {

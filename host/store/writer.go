@@ -145,7 +145,7 @@ func (w *writer) turn(r *request) error {
 	if _, err := w.session.exec("SAVEPOINT request"); err != nil {
 		return err
 	}
-	tx := &Tx{schema: w.schema, session: w.session, file: w.file}
+	tx := &Tx{schema: w.schema, session: w.session, file: w.file, asked: r.durability}
 	r.turn <- tx
 	r.err = <-r.ran
 	if r.err != nil {
