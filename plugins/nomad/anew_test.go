@@ -41,11 +41,13 @@ func testAnew(t *testing.T, a *nomadtest.Agent) {
 		t.Fatal(err)
 	}
 	serving, stop := context.WithCancel(ctx)
-	second := exec.CommandContext(serving, program(shimProgram), "serve", filepath.Join(strings.TrimSpace(task.String()), "local/slipway"))
+	scratch := filepath.Join(strings.TrimSpace(task.String()), "local/slipway")
+	second := exec.CommandContext(serving, program(shimProgram), "serve", scratch)
 	if err := second.Start(); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { stop(); _ = second.Wait() }()
+	testkit.Until(t, "the second keeper listens", func() bool { _, err := os.Stat(filepath.Join(scratch, "sock")); return err == nil })
 	if _, err := n.ListProcesses(ctx, id); !errors.Is(err, sdk.ReasonRecordLost) {
 		t.Errorf("its processes: %v, want them to be lost", err)
 	}

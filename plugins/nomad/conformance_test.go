@@ -20,6 +20,7 @@ func TestDocker(t *testing.T) {
 	a := nomadtest.Start(t, nomadtest.Options{Dev: true, Docker: true, Privileged: true, HostVolumes: []string{hostVolume}})
 	t.Run("conformance", func(t *testing.T) { testConformance(t, a) })
 	t.Run("memory", func(t *testing.T) { testMemory(t, a) })
+	t.Run("no shim", func(t *testing.T) { testNoShim(t, a, "docker") })
 	t.Run("pull", func(t *testing.T) { testPull(t, a) })
 	t.Run("remains", func(t *testing.T) { testRemains(t, a) })
 	t.Run("program", func(t *testing.T) { testProgram(t, a) })

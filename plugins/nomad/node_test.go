@@ -111,7 +111,7 @@ func testLife(t *testing.T, a *nomadtest.Agent) {
 	t.Run("a keeper begun anew", func(t *testing.T) { testAnew(t, a) })
 	t.Run("an agent at a socket", func(t *testing.T) { testSocket(t, a) })
 	t.Run("what is registered", func(t *testing.T) { testRegistered(t, a) })
-	t.Run("no shim", func(t *testing.T) { testNoShim(t, a) })
+	t.Run("no shim", func(t *testing.T) { testNoShim(t, a, "raw_exec", "exec") })
 	t.Run("ends", func(t *testing.T) { testEnds(t, a) })
 	t.Run("a plugin killed while it looks", func(t *testing.T) { testKilledProbe(t, a) })
 	t.Run("a program that is not served", func(t *testing.T) { testNotServed(t, a) })

@@ -14,11 +14,20 @@ import (
 
 // testNoShim has nodes look for the shim where it is not: on the node, and for exec in the chroot, where it is not although the node has it. The worker says so, and
 // steps go to others.
-func testNoShim(t *testing.T, a *nomadtest.Agent) {
+func testNoShim(t *testing.T, a *nomadtest.Agent, drivers ...string) {
 	ctx := testkit.Context(t)
-	for driver, path := range map[string]string{"raw_exec": "/nowhere/slipway-shim", "exec": program(shimProgram)} {
+	for _, driver := range drivers {
 		t.Run(driver, func(t *testing.T) {
-			c := config(a)
+			c, path := config(a), "/nowhere/slipway-shim"
+			switch driver {
+			case "docker":
+				c.Image = nomadtest.Image
+			case "exec":
+				path = program(shimProgram)
+				if !a.HasExec() {
+					testkit.Lacking(t, "control groups, which Nomad's driver exec needs")
+				}
+			}
 			c.Driver, c.ShimPath = driver, path
 			_, n := open(t, a, c, nil)
 			err := n.CreateContainer(ctx, sdk.ContainerSpec{ID: "no-shim", Token: "t"}, nil)

@@ -3,12 +3,13 @@
 package onnomad
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/slipway-run/slipway/internal/testkit"
 )
@@ -28,7 +29,10 @@ var programs = sync.OnceValue(func() error {
 	if err := os.Chmod(dir, 0o755); err != nil { // tasks of other users run what is in it
 		return err
 	}
-	return errors.Join(build("slipway-shim", "sdk/shim/cmd"), build("slipway-store", "plugins/nomad/store/cmd"))
+	var building errgroup.Group // a linker uses one processor
+	building.Go(func() error { return build("slipway-shim", "sdk/shim/cmd") })
+	building.Go(func() error { return build("slipway-store", "plugins/nomad/store/cmd") })
+	return building.Wait()
 })
 
 // hostPrograms makes what a host in a process of its own needs: only in the tests of the package host it can be told where to die.
@@ -36,8 +40,12 @@ var hostPrograms = sync.OnceValue(func() error {
 	if err := programs(); err != nil {
 		return err
 	}
-	return errors.Join(build("slipway-nomad", "plugins/nomad/cmd"),
-		testkit.BuildTests(filepath.Join(built, "host.test"), "github.com/slipway-run/slipway/host"))
+	var building errgroup.Group
+	building.Go(func() error { return build("slipway-nomad", "plugins/nomad/cmd") })
+	building.Go(func() error {
+		return testkit.BuildTests(filepath.Join(built, "host.test"), "github.com/slipway-run/slipway/host")
+	})
+	return building.Wait()
 })
 
 func build(name, pkg string) error {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 )
 
@@ -64,7 +66,11 @@ job "points" {
 // seal and destroy; in the gate at a few. A second host on the same state directory brings the same run to its end: each step had one container
 // and ran once, no byte of its output is lost or doubled, and nothing is left in the cluster.
 func TestHostKilledAtEveryPoint(t *testing.T) {
+	var building errgroup.Group
+	building.Go(hostPrograms) // while the agent starts
+	defer func() { _ = building.Wait() }()
 	a := nomadtest.Start(t, nomadtest.Options{Dev: true, HostVolumes: []string{hostVolume}})
+	check(t, building.Wait())
 	c := withStore(a)
 	healthy(t, workerOn(t, open(t, c), a)) // the store is up: its job stays
 	config := hcl(t, c)
