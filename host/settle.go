@@ -194,6 +194,9 @@ func (h *Host) adopt(ctx context.Context, w *worker, conn sdk.Worker) error {
 			return fmt.Errorf("container %s: %w", row.ID, err)
 		}
 	}
+	if len(volumes) == 0 {
+		return nil // nothing is written: a full disk must not take a worker away
+	}
 	return h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 		for _, row := range volumes {
 			if _, err := h.moveVolume(tx, row.ID, lifecycle.Doomed, nil); err != nil {

@@ -9,9 +9,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -249,7 +251,8 @@ func (w *worker) build(ctx context.Context, spec sdk.ContainerSpec) (shim.Info, 
 	return info, os.WriteFile(w.mark(spec.ID), []byte(alloc.ID), 0o600)
 }
 
-// placed waits for the one allocation that an evaluation makes.
+// placed waits for the one allocation that a job is to have after an evaluation. Where a job of that name was there until a moment ago, it may be that one's:
+// Nomad then evaluates both at once, and makes none.
 func (w *worker) placed(ctx context.Context, id sdk.ContainerID, eval string) (*api.Allocation, error) {
 	for q := query(ctx); ; {
 		e, meta, err := w.client.Evaluations().Info(eval, q)
@@ -267,12 +270,13 @@ func (w *worker) placed(ctx context.Context, id sdk.ContainerID, eval string) (*
 		}
 		q = (&api.QueryOptions{WaitIndex: meta.LastIndex}).WithContext(ctx)
 	}
-	stubs, _, err := w.client.Evaluations().Allocations(eval, query(ctx))
+	stubs, _, err := w.client.Jobs().Allocations(jobID(id), true, query(ctx))
 	if err != nil {
 		return nil, err
 	}
+	stubs = slices.DeleteFunc(stubs, func(a *api.AllocationListStub) bool { return a.DesiredStatus != api.AllocDesiredStatusRun })
 	if len(stubs) != 1 {
-		return nil, fmt.Errorf("evaluation %s made %d allocations, not one", eval, len(stubs))
+		return nil, fmt.Errorf("after evaluation %s there are %d allocations, not one", eval, len(stubs))
 	}
 	a, _, err := w.client.Allocations().Info(stubs[0].ID, query(ctx))
 	return a, err
@@ -408,7 +412,7 @@ func (w *worker) DestroyContainer(ctx context.Context, id sdk.ContainerID) error
 			continue
 		}
 		// What cannot be had any more is lost with the container.
-		if err := w.copyBack(ctx, id, m); err != nil && !errors.Is(err, sdk.FailedPrecondition) && !sdk.IsNotFound(err, sdk.KindFile) {
+		if err := w.copyBack(ctx, id, m); err != nil && !errors.Is(err, sdk.FailedPrecondition) && !errors.Is(err, fs.ErrNotExist) && !sdk.IsNotFound(err, sdk.KindFile) {
 			return err
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/slipway-run/slipway/sdk"
 	"github.com/slipway-run/slipway/sdk/volumetar"
 )
@@ -167,8 +169,11 @@ func (w *worker) holder(ctx context.Context, id sdk.VolumeID) (sdk.ContainerID, 
 
 // copyBack brings what a container wrote into the volume.
 func (w *worker) copyBack(ctx context.Context, id sdk.ContainerID, m sdk.Mount) error {
-	next, old := w.volumePath(m.Volume, "next"), w.volumePath(m.Volume, "old")
-	if err := cmp.Or(os.RemoveAll(next), os.Mkdir(next, 0o755)); err != nil {
+	next := w.volumePath(m.Volume, "next")
+	if err := os.RemoveAll(next); err != nil { // of a plugin that was killed
+		return err
+	}
+	if err := os.Mkdir(next, 0o755); err != nil {
 		return err
 	}
 	root, err := volumetar.Open(next, volumetar.Options{})
@@ -181,8 +186,10 @@ func (w *worker) copyBack(ctx context.Context, id sdk.ContainerID, m sdk.Mount) 
 	if err != nil {
 		return err
 	}
-	data := w.volumePath(m.Volume, "data")
-	return cmp.Or(os.Rename(data, old), os.Rename(next, data), os.RemoveAll(old))
+	if err := unix.Renameat2(unix.AT_FDCWD, next, unix.AT_FDCWD, w.volumePath(m.Volume, "data"), unix.RENAME_EXCHANGE); err != nil {
+		return err
+	}
+	return os.RemoveAll(next)
 }
 
 func (w *worker) ListVolumes(ctx context.Context, filter sdk.Filter, emit func(sdk.VolumeInfo) error) error {
