@@ -32,7 +32,6 @@ func TestLateDestroyTakesNoOther(t *testing.T) {
 			if err != nil {
 				return err
 			}
-
 			late <- func() error { return conn.DestroyContainer(context.WithoutCancel(ctx), sdk.ContainerID(id)) }
 			<-ctx.Done()
 			return ctx.Err()

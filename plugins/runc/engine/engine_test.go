@@ -294,7 +294,6 @@ func TestTwoAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// TestCreateCancelled ends contexts at many moments of a creation: then nothing is there, and the id can be used.
 // TestKilledRunc: a runc that is killed while it begins has its own program mounted in its directory of the container, and nothing recorded there.
 func TestKilledRunc(t *testing.T) {
 	w := newWorld(t)
@@ -314,6 +313,7 @@ func TestKilledRunc(t *testing.T) {
 	}
 }
 
+// TestCreateCancelled ends contexts at many moments of a creation: then nothing is there, and the id can be used.
 func TestCreateCancelled(t *testing.T) {
 	w := newWorld(t)
 	spec := Spec{ID: "c", Rootfs: w.rootfs("c"), Args: []string{"sleep", "3600"}}
