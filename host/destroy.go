@@ -84,8 +84,8 @@ func (h *Host) remove(ctx context.Context, owner, id string, err error) error {
 // stopCreation gives up the creation of an owner's container, if it is under way, and waits until it is undone. The error says that it is not yet.
 func (h *Host) stopCreation(ctx context.Context, owner string) (stopped bool, err error) {
 	stopped, ended, err := h.owners.stop(ctx, owner, &AbortedError{Owner: owner, Reason: "its container was removed while it was asked for"})
-	if half, ok := errors.AsType[*halfMadeError](ended); ok {
-		err = half.left
+	if left := leftOfHalfMade(ended); left != nil {
+		err = left
 	}
 	if err != nil {
 		return stopped, fmt.Errorf("container of %s, which was being made: %w", owner, err)
@@ -98,6 +98,20 @@ type halfMadeError struct{ err, left error }
 
 func (e *halfMadeError) Error() string { return e.err.Error() }
 func (e *halfMadeError) Unwrap() error { return e.err }
+
+// leftOfHalfMade is why what was made of a container could not be undone; nil: it was, or is to be once its worker is back.
+func leftOfHalfMade(err error) error {
+	if half, ok := errors.AsType[*halfMadeError](err); ok {
+		return half.left
+	}
+	return nil
+}
+
+// halfMade tells whether the container is one whose creation has failed in this host, when the disk had no room to note even that it is to be destroyed: an earlier host's is
+// settled once its worker is up, and nobody else makes one for its owner while this is asked.
+func (c *Container) halfMade() bool {
+	return c.state == lifecycle.ContainerCreating && !c.h.busy.has(string(c.id)) && c.worker.connection() != nil
+}
 
 // destroyOnly destroys the container, of which something is still wanted: a worker that is away, or cannot destroy it for a while, is waited for.
 func (c *Container) destroyOnly(ctx context.Context) error {
@@ -220,7 +234,7 @@ func (c *Container) discard(ctx context.Context) error {
 		err = c.h.awaitGone(ctx, c.worker.name, destroyPatience, doomed.things...)
 	}
 	if err != nil {
-		c.h.log.Warn("a half-made container stays until its worker is back", "container", c.id, "worker", c.worker.name, "error", err)
+		c.h.log.Warn("a half-made container stays for now; it is destroyed when its worker is there and the disk has room to note that", "container", c.id, "worker", c.worker.name, "error", err)
 	}
 	return err
 }
@@ -250,11 +264,12 @@ func (h *Host) destroyUnknown(ctx context.Context, worker string, t reap.Thing) 
 	return h.awaitGone(ctx, worker, destroyPatience, t)
 }
 
-// discardVolume undoes what came of a volume. What cannot be undone now keeps its row, and is when its worker is back.
+// discardVolume undoes what came of a volume. What cannot be undone now keeps its row, and is when its worker is back, or the disk has room to note it.
 func (h *Host) discardVolume(ctx context.Context, row store.Volume) {
 	ctx, cancel := h.cleanup(ctx)
 	defer cancel()
 	if err := h.destroyVolume(ctx, row); err != nil {
-		h.log.Warn("a volume stays until its worker is back", "volume", row.ID, "worker", row.Worker, "error", err)
+		h.busy.remove(row.ID) // where not even that is noted, the reaper finds that nobody works on it
+		h.log.Warn("a volume stays for now; it is destroyed when its worker is there and the disk has room to note that", "volume", row.ID, "worker", row.Worker, "error", err)
 	}
 }
