@@ -78,7 +78,8 @@ func fullPoints() (out []struct {
 		point{"claimed", 1}, point{"volume-intent", 1}, point{"volume-made", 1}, point{"volume-intent", 2}, point{"volume-made", 2},
 		point{"volume-intent", 3}, point{"volume-made", 3}, point{"container-intent", 1}, point{"container-made", 1}, point{"container-ready", 1},
 		point{"start-intent", 1}, point{"start-send", 1}, point{"start-sent", 1}, point{"started", 1},
-		point{"output", 1}, point{"output", 2}, point{"exit", 1}, point{"exit-stored", 1}, point{"step-ended", 1}, point{"step-kept", 1}, point{"run-kept", 1})
+		point{"output", 1}, point{"output", 2}, point{"exit", 1}, point{"exit-stored", 1}, point{"step-ended", 1}, point{"step-kept", 1})
+	add([]fullKind{ofOutputs, ofCaches, ofKeepFailed}, []point{{"run-kept", 1}}...)
 	add([]fullKind{ofOutputs, ofCaches}, point{"destroy-intent", 1}, point{"destroyed", 1}, point{"output-sealed", 1}, point{"output-registered", 1})
 	add([]fullKind{ofCaches}, point{"cache-sealed", 1}, point{"cache-registered", 1})
 	return out

@@ -56,7 +56,7 @@ var points = []point{
 	{"output", 1}, {"output", 2}, {"output", 7}, {"exit", 1}, {"exit-stored", 1},
 	{"destroy-intent", 1}, {"destroyed", 1}, {"output-sealed", 1}, {"output-registered", 1}, {"step-ended", 1}, {"step-kept", 1},
 	{"claimed", 2}, {"container-made", 2}, {"start-send", 2}, {"exit-stored", 2}, {"destroyed", 2},
-	{"output-placing", 1}, {"output-placed", 1}, {"run-kept", 1},
+	{"output-placing", 1}, {"output-placed", 1},
 }
 
 // fewLines is what a process may have written before its host has stored it: output comes in many batches, however slow this machine is.
