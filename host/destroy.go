@@ -25,9 +25,10 @@ const destroyPatience = 2 * time.Second
 // The record of what ran in it stays. One that is still being made is given up first, as by [Host.RemoveContainer].
 func (c *Container) Destroy(ctx context.Context) error {
 	if c.state == lifecycle.ContainerCreating { // unless it is long gone, and its owner has another
+		creation := c.h.owners.underWay(c.owner)
 		row, err := c.h.containerByOwner(ctx, c.owner)
 		if err == nil && row.ID == string(c.id) {
-			_, err = c.h.stopCreation(ctx, c.owner)
+			err = c.h.stopCreationOf(ctx, row, creation)
 		}
 		if ignoreNotFound(err) != nil {
 			return err
@@ -41,7 +42,7 @@ func (c *Container) Destroy(ctx context.Context) error {
 // who asked for it is told by an *AbortedError, and the owner may ask again. What a run has begun is not begun again for that: its step was aborted. An owner who has none, and
 // waits for none, is sdk.NotFound.
 func (h *Host) RemoveContainer(ctx context.Context, owner string) error {
-	stopped, err := h.stopCreation(ctx, owner)
+	stopped, err := h.stopCreation(ctx, owner, nil)
 	if err != nil {
 		return err
 	}
@@ -55,12 +56,13 @@ func (h *Host) RemoveContainer(ctx context.Context, owner string) error {
 // RemoveContainerByID is RemoveContainer for one container of an owner: where the owner has another one by now, that is left alone. So it can be repeated at any time by who does not know
 // whether it has worked, though others have asked for the owner's container meanwhile.
 func (h *Host) RemoveContainerByID(ctx context.Context, owner, id string) error {
+	creation := h.owners.underWay(owner)
 	row, err := h.containerByOwner(ctx, owner)
 	if err == nil && row.ID != id {
 		return nil
 	}
-	if err == nil && row.State == lifecycle.ContainerCreating {
-		if _, err := h.stopCreation(ctx, owner); err != nil {
+	if err == nil {
+		if err := h.stopCreationOf(ctx, row, creation); err != nil {
 			return err
 		}
 	}
@@ -81,9 +83,18 @@ func (h *Host) remove(ctx context.Context, owner, id string, err error) error {
 	return nil
 }
 
-// stopCreation gives up the creation of an owner's container, if it is under way, and waits until it is undone. The error says that it is not yet.
-func (h *Host) stopCreation(ctx context.Context, owner string) (stopped bool, err error) {
-	stopped, ended, err := h.owners.stop(ctx, owner, &AbortedError{Owner: owner, Reason: "its container was removed while it was asked for"})
+// stopCreationOf is stopCreation of one container of its owner, whose creation was under way before its row was read: by now another one of the owner's may be, which is left alone.
+func (h *Host) stopCreationOf(ctx context.Context, row store.Container, creation *flight[*Container]) error {
+	if row.State != lifecycle.ContainerCreating || creation == nil { // nil: an earlier host began it
+		return nil
+	}
+	_, err := h.stopCreation(ctx, row.Owner, creation)
+	return err
+}
+
+// stopCreation gives up the creation of an owner's container, if it is under way, and is only (nil: whichever it is), and waits until it is undone. The error says that it is not yet.
+func (h *Host) stopCreation(ctx context.Context, owner string, only *flight[*Container]) (stopped bool, err error) {
+	stopped, ended, err := h.owners.stop(ctx, owner, only, &AbortedError{Owner: owner, Reason: "its container was removed while it was asked for"})
 	if left := leftOfHalfMade(ended); left != nil {
 		err = left
 	}
