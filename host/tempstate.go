@@ -32,7 +32,7 @@ func openTempState(ctx context.Context) (string, *store.Store, error) {
 		if err != nil {
 			return "", nil, err
 		}
-		st, err := store.Open(ctx, dir, store.Options{})
+		st, err := store.Open(ctx, dir, store.Options{Temporary: true})
 		if err == nil {
 			return dir, st, nil
 		}

@@ -26,6 +26,9 @@ type Options struct {
 	// see Store.Release. 0 means 4 MiB, a negative number none.
 	Reserve int64
 
+	// Temporary is for a directory that is of no use once the program has ended: whatever durability is asked for, nothing waits for the disk.
+	Temporary bool
+
 	// Daemon says in the lock that the program serves others on the directory, see LockedError.
 	Daemon bool
 }
@@ -33,6 +36,7 @@ type Options struct {
 // Store is an open state directory. All methods may be called concurrently.
 type Store struct {
 	file         string
+	temporary    bool
 	installation string
 	schema       *schema
 
@@ -102,6 +106,7 @@ func open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 		session: session,
 		reserve: openReserve(dir, opts.Reserve),
 		current: PowerSafe, // as prepare left it
+		temp:    s.temporary,
 		full:    &s.full,
 	}
 	if !w.reserve.whole() {
@@ -134,9 +139,10 @@ func newStore(dir string, opts Options) *Store {
 		n = max(4, runtime.NumCPU())
 	}
 	s := &Store{
-		file:    filepath.Join(dir, databaseFile),
-		schema:  newSchema(),
-		readers: make(chan *session, n),
+		file:      filepath.Join(dir, databaseFile),
+		temporary: opts.Temporary,
+		schema:    newSchema(),
+		readers:   make(chan *session, n),
 	}
 	s.queue.init()
 	for range n {
@@ -187,10 +193,14 @@ func (s *Store) prepare(ctx context.Context, dir string) (_ *session, err error)
 			return nil, err
 		}
 	}
+	synchronous := "FULL" // so that the installation is durable; the writer then sets its own
+	if s.temporary {
+		synchronous = "OFF"
+	}
 	for _, pragma := range []string{
+		"PRAGMA synchronous = " + synchronous,
 		"PRAGMA journal_mode = WAL",
 		"PRAGMA journal_size_limit = 16777216", // what one huge transaction made the log grow to is given back
-		"PRAGMA synchronous = FULL",            // so that the installation is durable; the writer then sets its own
 	} {
 		if _, err := w.conn.ExecContext(ctx, pragma); err != nil {
 			return nil, err

@@ -217,17 +217,44 @@ func TestViewWaitsAndStopsWithItsContext(t *testing.T) {
 	}
 }
 
+// A directory that nobody reads after its program waits for no disk.
+func TestTemporaryWaitsForNoDisk(t *testing.T) {
+	s, err := Open(t.Context(), t.TempDir(), Options{Temporary: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, d := range []Durability{KillSafe, PowerSafe} {
+		err := s.Update(t.Context(), d, func(tx *Tx) error {
+			if got := synchronous(t, tx); got != 0 {
+				t.Errorf("durability %d runs at level %d, want none", d, got)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// synchronous is how far SQLite waits for the disk.
+func synchronous(t *testing.T, tx *Tx) (level int) {
+	if err := tx.session.conn.QueryRowContext(context.Background(), "PRAGMA synchronous").Scan(&level); err != nil {
+		t.Error(err)
+	}
+	return level
+}
+
 // What SQLite promises for a level is its own to test; that it is asked for the
 // right one is ours. One careful update makes the whole batch careful.
 func TestDurabilityAsksForTheDisk(t *testing.T) {
 	s := mustOpen(t, t.TempDir())
 	const normal, full = 1, 2
-	level := func(tx *Tx) (n int) {
-		if err := tx.session.conn.QueryRowContext(context.Background(), "PRAGMA synchronous").Scan(&n); err != nil {
-			t.Error(err)
-		}
-		return n
-	}
+	level := func(tx *Tx) int { return synchronous(t, tx) }
 	for _, c := range []struct {
 		d    Durability
 		want int

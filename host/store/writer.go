@@ -13,7 +13,8 @@ type writer struct {
 	queue   *queue
 	session *session
 	reserve *reserve
-	current Durability // what the connection is set to
+	current Durability // what the connection is set to, unless the directory is temporary
+	temp    bool
 	full    *fullness
 }
 
@@ -125,7 +126,7 @@ func (w *writer) begin(batch []*request) error {
 	for _, r := range batch {
 		d = max(d, r.durability)
 	}
-	if d != w.current {
+	if d != w.current && !w.temp {
 		pragma := "PRAGMA synchronous = NORMAL"
 		if d == PowerSafe {
 			pragma = "PRAGMA synchronous = FULL"
