@@ -15,7 +15,7 @@ type hearer interface {
 }
 
 // audience are all who wait for one piece of work: each hears what is told of it, from when it has joined until it leaves. Who joins hears first
-// how things stand.
+// how far it is, and which calls are silent; that a call takes more than a moment is told to those who are there then.
 type audience struct {
 	mu      sync.Mutex
 	members []*listening

@@ -23,8 +23,18 @@ func (h *Host) cleanup(ctx context.Context) (context.Context, context.CancelFunc
 // undoing gives a context for what has to be done though ctx may have ended, of at most so long. It ends sooner where somebody hurries, and when the host closes: the
 // next one on the same state directory settles what is left.
 func (h *Host) undoing(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, release := h.outliving(ctx)
+	ctx, cancel := context.WithTimeout(ctx, d)
+	return ctx, func() {
+		cancel()
+		release()
+	}
+}
+
+// outliving gives a context for what has to be done though ctx may have ended, however long it takes. It ends where somebody hurries, and when the host closes.
+func (h *Host) outliving(ctx context.Context) (context.Context, context.CancelFunc) {
 	hurry, hurried := ctx.Value(hurryKey{}).(context.Context)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stops := []func() bool{context.AfterFunc(h.ctx, cancel)}
 	if hurried {
 		stops = append(stops, context.AfterFunc(hurry, cancel))

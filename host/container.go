@@ -149,7 +149,9 @@ func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequ
 	row, err := h.containerByOwner(ctx, owner)
 	if err == nil {
 		var c *Container
-		if c, err = h.found(ctx, row); err == nil {
+		if c, err = h.found(ctx, row); err == nil && c.halfMade() {
+			_, err = h.giveUpContainer(ctx, string(c.id)) // so that it has another
+		} else if err == nil {
 			var anew bool
 			if anew, err = h.giveWay(ctx, c); err == nil && !anew {
 				return c, nil
@@ -213,6 +215,8 @@ func (h *Host) findOrCreate(ctx context.Context, owner string, req ContainerRequ
 			return nil, errors.Join(err, ErrClosed)
 		case ctx.Err() != nil:
 			return nil, err
+		case lacksRoom(leftOfHalfMade(err)): // its record is in the way of the next one, until it can be noted that it goes
+			return nil, errors.Join(err, leftOfHalfMade(err))
 		case errors.Is(err, sdk.Exhausted):
 			exhausted[where.Worker], retryIn = err.Error(), b.after(err)
 		case errors.Is(err, sdk.Unsupported), errors.As(err, &gone):

@@ -25,9 +25,10 @@ const destroyPatience = 2 * time.Second
 // The record of what ran in it stays. One that is still being made is given up first, as by [Host.RemoveContainer].
 func (c *Container) Destroy(ctx context.Context) error {
 	if c.state == lifecycle.ContainerCreating { // unless it is long gone, and its owner has another
+		creation := c.h.owners.underWay(c.owner)
 		row, err := c.h.containerByOwner(ctx, c.owner)
 		if err == nil && row.ID == string(c.id) {
-			_, err = c.h.stopCreation(ctx, c.owner)
+			err = c.h.stopCreationOf(ctx, row, creation)
 		}
 		if ignoreNotFound(err) != nil {
 			return err
@@ -41,7 +42,7 @@ func (c *Container) Destroy(ctx context.Context) error {
 // who asked for it is told by an *AbortedError, and the owner may ask again. What a run has begun is not begun again for that: its step was aborted. An owner who has none, and
 // waits for none, is sdk.NotFound.
 func (h *Host) RemoveContainer(ctx context.Context, owner string) error {
-	stopped, err := h.stopCreation(ctx, owner)
+	stopped, err := h.stopCreation(ctx, owner, nil)
 	if err != nil {
 		return err
 	}
@@ -55,12 +56,13 @@ func (h *Host) RemoveContainer(ctx context.Context, owner string) error {
 // RemoveContainerByID is RemoveContainer for one container of an owner: where the owner has another one by now, that is left alone. So it can be repeated at any time by who does not know
 // whether it has worked, though others have asked for the owner's container meanwhile.
 func (h *Host) RemoveContainerByID(ctx context.Context, owner, id string) error {
+	creation := h.owners.underWay(owner)
 	row, err := h.containerByOwner(ctx, owner)
 	if err == nil && row.ID != id {
 		return nil
 	}
-	if err == nil && row.State == lifecycle.ContainerCreating {
-		if _, err := h.stopCreation(ctx, owner); err != nil {
+	if err == nil {
+		if err := h.stopCreationOf(ctx, row, creation); err != nil {
 			return err
 		}
 	}
@@ -81,11 +83,20 @@ func (h *Host) remove(ctx context.Context, owner, id string, err error) error {
 	return nil
 }
 
-// stopCreation gives up the creation of an owner's container, if it is under way, and waits until it is undone. The error says that it is not yet.
-func (h *Host) stopCreation(ctx context.Context, owner string) (stopped bool, err error) {
-	stopped, ended, err := h.owners.stop(ctx, owner, &AbortedError{Owner: owner, Reason: "its container was removed while it was asked for"})
-	if half, ok := errors.AsType[*halfMadeError](ended); ok {
-		err = half.left
+// stopCreationOf is stopCreation of one container of its owner, whose creation was under way before its row was read: by now another one of the owner's may be, which is left alone.
+func (h *Host) stopCreationOf(ctx context.Context, row store.Container, creation *flight[*Container]) error {
+	if row.State != lifecycle.ContainerCreating || creation == nil { // nil: an earlier host began it
+		return nil
+	}
+	_, err := h.stopCreation(ctx, row.Owner, creation)
+	return err
+}
+
+// stopCreation gives up the creation of an owner's container, if it is under way, and is only (nil: whichever it is), and waits until it is undone. The error says that it is not yet.
+func (h *Host) stopCreation(ctx context.Context, owner string, only *flight[*Container]) (stopped bool, err error) {
+	stopped, ended, err := h.owners.stop(ctx, owner, only, &AbortedError{Owner: owner, Reason: "its container was removed while it was asked for"})
+	if left := leftOfHalfMade(ended); left != nil {
+		err = left
 	}
 	if err != nil {
 		return stopped, fmt.Errorf("container of %s, which was being made: %w", owner, err)
@@ -98,6 +109,20 @@ type halfMadeError struct{ err, left error }
 
 func (e *halfMadeError) Error() string { return e.err.Error() }
 func (e *halfMadeError) Unwrap() error { return e.err }
+
+// leftOfHalfMade is why what was made of a container could not be undone; nil: it was, or is to be once its worker is back.
+func leftOfHalfMade(err error) error {
+	if half, ok := errors.AsType[*halfMadeError](err); ok {
+		return half.left
+	}
+	return nil
+}
+
+// halfMade tells whether the container is one whose creation has failed in this host, when the disk had no room to note even that it is to be destroyed: an earlier host's is
+// settled once its worker is up, and nobody else makes one for its owner while this is asked.
+func (c *Container) halfMade() bool {
+	return c.state == lifecycle.ContainerCreating && !c.h.busy.has(string(c.id)) && c.worker.connection() != nil
+}
 
 // destroyOnly destroys the container, of which something is still wanted: a worker that is away, or cannot destroy it for a while, is waited for.
 func (c *Container) destroyOnly(ctx context.Context) error {
@@ -220,7 +245,7 @@ func (c *Container) discard(ctx context.Context) error {
 		err = c.h.awaitGone(ctx, c.worker.name, destroyPatience, doomed.things...)
 	}
 	if err != nil {
-		c.h.log.Warn("a half-made container stays until its worker is back", "container", c.id, "worker", c.worker.name, "error", err)
+		c.h.log.Warn("a half-made container stays for now; it is destroyed when its worker is there and the disk has room to note that", "container", c.id, "worker", c.worker.name, "error", err)
 	}
 	return err
 }
@@ -250,11 +275,12 @@ func (h *Host) destroyUnknown(ctx context.Context, worker string, t reap.Thing) 
 	return h.awaitGone(ctx, worker, destroyPatience, t)
 }
 
-// discardVolume undoes what came of a volume. What cannot be undone now keeps its row, and is when its worker is back.
+// discardVolume undoes what came of a volume. What cannot be undone now keeps its row, and is when its worker is back, or the disk has room to note it.
 func (h *Host) discardVolume(ctx context.Context, row store.Volume) {
 	ctx, cancel := h.cleanup(ctx)
 	defer cancel()
 	if err := h.destroyVolume(ctx, row); err != nil {
-		h.log.Warn("a volume stays until its worker is back", "volume", row.ID, "worker", row.Worker, "error", err)
+		h.busy.remove(row.ID) // where not even that is noted, the reaper finds that nobody works on it
+		h.log.Warn("a volume stays for now; it is destroyed when its worker is there and the disk has room to note that", "volume", row.ID, "worker", row.Worker, "error", err)
 	}
 }

@@ -89,12 +89,19 @@ func (fs *flights[T]) join(
 	}
 }
 
-// stop cancels the work under a key, and waits until nothing of it goes on. Who waited for it is told why, unless it was done all the same. It tells
-// whether there was any, and gives the error with which that ended itself. Who comes meanwhile begins anew after it.
-func (fs *flights[T]) stop(ctx context.Context, key string, why error) (was bool, ended error, err error) {
+// underWay is the work under a key; nil: there is none.
+func (fs *flights[T]) underWay(key string) *flight[T] {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	return fs.by[key]
+}
+
+// stop cancels the work under a key, if it is only (nil: whichever it is), and waits until nothing of it goes on. Who waited for it is told why, unless it was
+// done all the same. It tells whether there was any, and gives the error with which that ended itself. Who comes meanwhile begins anew after it.
+func (fs *flights[T]) stop(ctx context.Context, key string, only *flight[T], why error) (was bool, ended error, err error) {
 	fs.mu.Lock()
 	f := fs.by[key]
-	if f == nil {
+	if f == nil || only != nil && f != only {
 		fs.mu.Unlock()
 		return false, nil, nil
 	}

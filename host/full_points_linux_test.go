@@ -78,7 +78,8 @@ func fullPoints() (out []struct {
 		point{"claimed", 1}, point{"volume-intent", 1}, point{"volume-made", 1}, point{"volume-intent", 2}, point{"volume-made", 2},
 		point{"volume-intent", 3}, point{"volume-made", 3}, point{"container-intent", 1}, point{"container-made", 1}, point{"container-ready", 1},
 		point{"start-intent", 1}, point{"start-send", 1}, point{"start-sent", 1}, point{"started", 1},
-		point{"output", 1}, point{"output", 2}, point{"exit", 1}, point{"exit-stored", 1}, point{"step-kept", 1})
+		point{"output", 1}, point{"output", 2}, point{"exit", 1}, point{"exit-stored", 1}, point{"step-ended", 1}, point{"step-kept", 1})
+	add([]fullKind{ofOutputs, ofCaches, ofKeepFailed}, []point{{"run-kept", 1}}...)
 	add([]fullKind{ofOutputs, ofCaches}, point{"destroy-intent", 1}, point{"destroyed", 1}, point{"output-sealed", 1}, point{"output-registered", 1})
 	add([]fullKind{ofCaches}, point{"cache-sealed", 1}, point{"cache-registered", 1})
 	return out
@@ -97,15 +98,20 @@ func TestStepMeetsAFullDiskAtEveryPoint(t *testing.T) {
 	}
 }
 
-// What runs is not lost either where the disk has no room left to note that it does, not even the reserve.
-func TestStartedWithoutAReserve(t *testing.T) {
+// The same where not even the reserve is left, so that nothing at all can be noted until there is room: whoever waits for the step is told so at once, at every point.
+func TestStepMeetsAWhollyFullDiskAtEveryPoint(t *testing.T) {
 	dir := smallDisk(t)
-	for _, at := range []point{{"start-sent", 1}, {"started", 1}} {
-		t.Run(at.name, func(t *testing.T) {
-			testkit.Bubble(t, func(t testing.TB) {
-				meetFullDisk(t, filepath.Join(dir, "state"), at, fullKind{name: "outputs", deaf: true}, true)
+	gate := []string{"claimed", "container-made", "start-sent", "started", "exit", "destroy-intent", "step-ended", "step-kept", "run-kept"}
+	for _, at := range fullPoints() {
+		for i, kind := range at.kinds {
+			t.Run(fmt.Sprintf("%s-%d/%s", at.name, at.nth, kind.name), func(t *testing.T) {
+				if i > 0 || at.nth > 1 || !slices.Contains(gate, at.name) {
+					testkit.Soak(t, "a few points are walked in the gate")
+				}
+				kind.deaf = true
+				testkit.Bubble(t, func(t testing.TB) { meetFullDisk(t, filepath.Join(dir, "state"), at.point, kind, true) })
 			})
-		})
+		}
 	}
 }
 
@@ -120,6 +126,7 @@ func meetFullDisk(t testing.TB, dir string, at point, kind fullKind, bare bool) 
 	o := &hooked{Runtime: newMemory(t, "m")}
 	var h *Host
 	var other string      // the file that leaves no room
+	var full time.Time    // since when there is none
 	var seen atomic.Int32 // volumes are made side by side
 	filled := make(chan struct{})
 	h = openHost(t, o, Options{StateDir: dir, KeepFailed: kind.keepFailed, fault: func(name string) {
@@ -130,7 +137,7 @@ func meetFullDisk(t testing.TB, dir string, at point, kind fullKind, bare bool) 
 			if bare {
 				dropReserve(t, dir)
 			}
-			other = fillDisk(t, h, dir)
+			other, full = fillDisk(t, h, dir), time.Now()
 			close(filled)
 		}
 	}}, "m")
@@ -142,16 +149,28 @@ func meetFullDisk(t testing.TB, dir string, at point, kind fullKind, bare bool) 
 	}
 	var p *Process
 	var told []string
+	var toldAfter time.Duration // of the bubble's time
 	target := filepath.Join(t.TempDir(), "out")
-	req := RunRequest{ID: "r", Job: parseJob(t, kind.job()), Inputs: map[string]string{"text": tree(t, map[string]string{"in.txt": "content\n"})},
+	var req RunRequest
+	req = RunRequest{ID: "r", Job: parseJob(t, kind.job()), Inputs: map[string]string{"text": tree(t, map[string]string{"in.txt": "content\n"})},
 		Outputs: map[string]string{"o": target}, Stdin: strings.NewReader("given\n"), Events: func(e Event) {
 			switch e.Kind {
 			case EventStarted:
 				p = e.Process
 			case EventPaused:
 				<-filled
+				if len(told) == 0 {
+					toldAfter = time.Since(full)
+					if bare && h.Room(t.Context()).Full == nil {
+						t.Error("it is told that a step waits for room, and the host's own figures say nothing of that")
+					}
+				}
 				told = append(told, e.Message)
 				free()
+			case EventFinished:
+				if !stepIsKept(t, h, req.ID, e.Step) {
+					t.Error("it is told what the step came to, and that is not kept")
+				}
 			}
 		}}
 	res, err := h.Run(testkit.Context(t), req)
@@ -173,6 +192,9 @@ func meetFullDisk(t testing.TB, dir string, at point, kind fullKind, bare bool) 
 		if !strings.Contains(message, "the disk of the state directory "+dir+" is full") {
 			t.Errorf("told: %s", message)
 		}
+	}
+	if bare && (len(told) == 0 || toldAfter > time.Minute) {
+		t.Errorf("told %d times that it waits for room, the first time after %s", len(told), toldAfter)
 	}
 	if n := o.calls("start"); n != 1 {
 		t.Errorf("%d starts", n)
@@ -200,6 +222,20 @@ func meetFullDisk(t testing.TB, dir string, at point, kind fullKind, bare bool) 
 	}
 }
 
+// stepIsKept tells whether the store has what a step came to.
+func stepIsKept(t testing.TB, h *Host, run, step string) (is bool) {
+	t.Helper()
+	err := h.store.View(t.Context(), func(tx *store.Tx) error {
+		kept, err := keptSteps(tx, run)
+		_, is = kept[step]
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	return is
+}
+
 // fillNewStateDir makes a state directory as newStateDir does, whose reserve takes the room that it is to keep.
 func fillNewStateDir(t testing.TB, dir string) {
 	t.Helper()
@@ -218,22 +254,6 @@ func dropReserve(t testing.TB, dir string) {
 	t.Helper()
 	if err := os.Remove(filepath.Join(dir, "reserve")); err != nil {
 		t.Error(err)
-	}
-}
-
-// giveReserve has a full disk's reserve given up for something that is destroyed: from then on nothing else is written, however small, until there is room.
-func giveReserve(t testing.TB, h *Host, dir string) {
-	t.Helper()
-	for i := 0; ; i++ {
-		err := h.store.Release(t.Context(), store.KillSafe, func(tx *store.Tx) error {
-			return tx.PutRun(store.Run{ID: fmt.Sprint("y", i), Job: make([]byte, 10_000)})
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Stat(filepath.Join(dir, "reserve")); errors.Is(err, os.ErrNotExist) {
-			return
-		}
 	}
 }
 
@@ -325,74 +345,4 @@ func asIfStarting(t testing.TB, dir, process string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// What a worker has lost is lost on a full disk, too: one that comes back as another one is there at once, and what ran in a container that is gone is lost.
-func TestLostOnAFullDisk(t *testing.T) {
-	dir := smallDisk(t)
-	for _, c := range []struct {
-		name string
-		lose func(t testing.TB, r *reborn, p *Process)
-	}{
-		{"with its worker", func(t testing.TB, r *reborn, _ *Process) { r.comeBack(t) }},
-		{"behind the host's back", func(t testing.TB, r *reborn, p *Process) {
-			conn, err := r.Runtime.Worker("m")
-			if err == nil {
-				err = conn.DestroyContainer(testkit.Context(t), p.container)
-			}
-			if err != nil {
-				t.Error(err)
-			}
-		}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			testkit.Bubble(t, func(t testing.TB) {
-				dir := filepath.Join(dir, "state")
-				fillNewStateDir(t, dir)
-				r := newReborn(t, Options{StateDir: dir})
-				p := script(t, r.h, "owner", "echo runs; sleep 100000")
-				awaitText(t, p, "runs")
-				other := fillDisk(t, r.h, dir)
-				giveReserve(t, r.h, dir)
-				c.lose(t, r, p)
-				if o := waitOutcome(t, p); !errors.As(o.Err, new(*LostError)) {
-					t.Errorf("what was lost on a full disk has ended with %+v", o)
-				}
-				if w := r.h.Workers()[0]; !w.Up {
-					t.Errorf("the full disk has taken the worker away: %s", w.Why)
-				}
-				closeTestHost(t, r.h)
-				if err := errors.Join(os.Remove(other), os.RemoveAll(dir)); err != nil {
-					t.Error(err)
-				}
-			})
-		})
-	}
-}
-
-// A step that has failed has failed, whether its container can still be kept for people to look at or not: its worker may have come back without it.
-func TestFailedThoughNothingIsLeftToKeep(t *testing.T) {
-	t.Parallel()
-	testkit.Bubble(t, func(t testing.TB) {
-		var r *reborn
-		r = newReborn(t, Options{KeepFailed: true, fault: func(at string) {
-			if at == "exit-stored" {
-				r.comeBack(t)
-			}
-		}})
-		res, err := r.h.Run(testkit.Context(t), RunRequest{ID: "r", Job: parseJob(t, `
-job "j" {
-  step "s" {
-    outputs = ["o"]
-    run {
-      path = "sh"
-      args = ["-c", "exit 3"]
-    }
-  }
-}`)})
-		if err != nil || res.Steps[0].Summary() != "failed: exit code 3" {
-			t.Errorf("%+v, %v", res, err)
-		}
-		r.agrees(t)
-	})
 }

@@ -20,6 +20,7 @@ const module = "github.com/slipway-run/slipway"
 // import more: those of a package that is not listed under testLayers only what the package may.
 var layers = map[string][]string{
 	"internal/testkit":                     {},
+	"internal/hostproof":                   {"internal/testkit"},
 	"internal/filemode":                    {},
 	"internal/printable":                   {},
 	"sdk":                                  {},
@@ -90,7 +91,7 @@ var layers = map[string][]string{
 }
 
 // testLayers says what tests may import beside that.
-var testLayers = []string{"plugins/memory", "plugins/nomad/nomadtest", "plugins/garden/gardentest", "sdk/...", "host/launch", "internal/testkit"}
+var testLayers = []string{"plugins/memory", "plugins/nomad/nomadtest", "plugins/garden/gardentest", "sdk/...", "host/launch", "internal/testkit", "internal/hostproof"}
 
 // TestLayers holds the import table: a star around sdk and host, never a mesh.
 func TestLayers(t *testing.T) {

@@ -48,8 +48,20 @@ func Placed(placing map[string]Placing, targets map[string]string) map[string]bo
 	return out
 }
 
-// NotePlacing notes that an output of a run is about to be put into its target, where the run is resumed without that: until the run has ended.
+// NotePlacing notes that an output of a run is about to be put into its target, where the run is resumed without that: until the run has ended. A full disk is waited for where
+// the run is under way: who watches it is told.
 func (h *Host) NotePlacing(ctx context.Context, run, output string, p Placing) error {
+	h.mu.Lock()
+	r := h.going[run]
+	h.mu.Unlock()
+	note := func() error { return h.notePlacing(ctx, run, output, p) }
+	if r == nil {
+		return note()
+	}
+	return r.storing(ctx, "", whileEnding, r.tell, note)
+}
+
+func (h *Host) notePlacing(ctx context.Context, run, output string, p Placing) error {
 	err := h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error { // the run's end waits for it, which frees much
 		row, err := tx.Run(run)
 		if err != nil || row.State != lifecycle.RunGoing {

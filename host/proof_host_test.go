@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -18,29 +15,13 @@ import (
 
 	"github.com/slipway-run/slipway/host/config"
 	"github.com/slipway-run/slipway/host/job"
-	"github.com/slipway-run/slipway/internal/testkit"
+	"github.com/slipway-run/slipway/internal/hostproof"
 )
 
-// childEnv makes this test binary a host: it holds a childSpec. The tests of plugins/garden/internal/ongarden and plugins/nomad/internal/onnomad
-// start it so, too.
-const childEnv = "SLIPWAY_TEST_HOST"
-
-// childSpec is what a host in a process of its own shall do: run a job, and die by SIGKILL at a point.
-type childSpec struct {
-	Plugin, Socket, State, Run, Input, Output string
-	Config                                    string // the file of one; empty: worker "m" is in the memory of the world at Socket
-	Job                                       string // empty: proofJob
-	Point                                     string // empty: none
-	Nth                                       int
-	Callers                                   bool // no job, but many that ask for one container
-}
-
-// childResult is what such a host says at its end.
-type childResult struct {
-	Steps  map[string]string
-	Output string // of the step "work"
-	Err    string
-}
+type (
+	childSpec   hostproof.Spec
+	childResult = hostproof.Result
+)
 
 // point is a place in the host where the child dies. Each is somewhere around a change on the worker.
 type point struct {
@@ -54,7 +35,7 @@ var points = []point{
 	{"container-intent", 1}, {"container-made", 1}, {"container-ready", 1},
 	{"start-intent", 1}, {"start-send", 1}, {"start-sent", 1}, {"started", 1},
 	{"output", 1}, {"output", 2}, {"output", 7}, {"exit", 1}, {"exit-stored", 1},
-	{"destroy-intent", 1}, {"destroyed", 1}, {"output-sealed", 1}, {"output-registered", 1}, {"step-kept", 1},
+	{"destroy-intent", 1}, {"destroyed", 1}, {"output-sealed", 1}, {"output-registered", 1}, {"step-ended", 1}, {"step-kept", 1},
 	{"claimed", 2}, {"container-made", 2}, {"start-send", 2}, {"exit-stored", 2}, {"destroyed", 2},
 	{"output-placing", 1}, {"output-placed", 1},
 }
@@ -168,32 +149,11 @@ func (s childSpec) config() (*config.Config, hcl.Diagnostics) {
 // startHost runs a host in a process of its own to its end, and tells whether it was killed.
 func startHost(t *testing.T, spec childSpec) (childResult, bool) {
 	t.Helper()
-	text, err := json.Marshal(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
 	self, err := buildSelf()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(testkit.Context(t), self)
-	cmd.Env = append(os.Environ(), childEnv+"="+string(text))
-	var out, errs strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	err = cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		if exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
-			return childResult{}, true
-		}
-	}
-	if err != nil {
-		t.Fatalf("host in a process of its own: %v\n%s", err, errs.String())
-	}
-	var res childResult
-	if err := json.Unmarshal([]byte(out.String()), &res); err != nil {
-		t.Fatalf("%v in %q", err, out.String())
-	}
-	return res, false
+	return hostproof.Start(t, self, hostproof.Spec(spec)).Wait(t)
 }
 
 // TestHostKilledAtEveryPoint kills a host with SIGKILL at each point around create, start, output, exit, seal and destroy, with a world
@@ -205,11 +165,7 @@ func TestHostKilledAtEveryPoint(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(input, "in.txt"), []byte("content\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	var want strings.Builder
-	for i := range 200 {
-		fmt.Fprintf(&want, "line %d\n", i+1)
-	}
-	want.WriteString("done\n")
+	want := hostproof.Lines("")
 	for _, at := range points {
 		t.Run(fmt.Sprintf("%s-%d", at.name, at.nth), func(t *testing.T) {
 			t.Parallel()
@@ -228,8 +184,8 @@ func TestHostKilledAtEveryPoint(t *testing.T) {
 			if n := world.starts(); n != 2 {
 				t.Errorf("%d starts of 2 steps, %d of them by the first host", n, startedBefore)
 			}
-			if res.Output != want.String() {
-				t.Errorf("output of %d bytes, want %d: %.200q", len(res.Output), want.Len(), res.Output)
+			if res.Output != want {
+				t.Errorf("output of %d bytes, want %d: %.200q", len(res.Output), len(want), res.Output)
 			}
 			got, err := os.ReadFile(filepath.Join(spec.Output, "out.txt"))
 			if err != nil || string(got) != "content\n" {

@@ -20,6 +20,7 @@ func (h *Host) awaitGone(ctx context.Context, name string, within time.Duration,
 }
 
 // awaitGoneThough is awaitGone for as long as the host waits for the worker, and does not end at a try that has failed for another reason before that either: something depends on it.
+// It ends where the worker has done it and the full disk has no room to note that: this is tried on as well, but only who makes room ends it, and has to be told.
 func (h *Host) awaitGoneThough(ctx context.Context, name string, things ...reap.Thing) error {
 	return h.await(ctx, name, (*worker).goneIn, true, things)
 }
@@ -48,7 +49,7 @@ func (h *Host) await(ctx context.Context, name string, patience func(*worker) ti
 		waiting := left.owed
 		if though && (failing.IsZero() || time.Since(failing) < within) {
 			left.failed = slices.DeleteFunc(left.failed, func(f failure) bool {
-				if silent(f.err) { // that has been waited for
+				if silent(f.err) || lacksRoom(f.err) { // that has been waited for; who waits for room tells so, and asks again
 					return false
 				}
 				waiting, left.away = append(waiting, f.thing), f.err

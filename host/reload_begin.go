@@ -24,7 +24,7 @@ func (r *reload) begin(ctx context.Context, next *config.Config) (restarted map[
 		c, stays := pluginOf(next, p.cfg.Name)
 		switch {
 		case !stays:
-		case p.proc.State().State.Failed():
+		case p.proc.State().Failing():
 			restarted[c.Name] = "it did not run"
 		case sameProgram(p.cfg, c) && sameBody(p.cfg.Body, c.Body, p.proc.State().Info.PluginSchema):
 			restarted[c.Name] = "its workers have changed"
@@ -83,7 +83,7 @@ func (r *reload) replace(ctx context.Context, p *plugin, c config.Plugin, next *
 		r.fail(c.Name, err.Error())
 		return
 	}
-	ran := !p.proc.State().State.Failed()
+	ran := !p.proc.State().Failing()
 	r.end(ctx, p, next)
 	t.begin()
 	defer t.end() // as far as it was not accepted

@@ -199,7 +199,7 @@ func (p *plugin) differs(cfg *config.Config) bool {
 			return true
 		}
 	}
-	return !own && (p.proc.State().State.Failed() || !sameProgram(p.cfg, b) || p.dir != cfg.Dir() || !sameBody(p.cfg.Body, b.Body, info.PluginSchema))
+	return !own && (p.proc.State().Failing() || !sameProgram(p.cfg, b) || p.dir != cfg.Dir() || !sameBody(p.cfg.Body, b.Body, info.PluginSchema))
 }
 
 func sameProgram(a, b config.Plugin) bool {

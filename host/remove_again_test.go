@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -32,7 +33,6 @@ func TestLateDestroyTakesNoOther(t *testing.T) {
 			if err != nil {
 				return err
 			}
-
 			late <- func() error { return conn.DestroyContainer(context.WithoutCancel(ctx), sdk.ContainerID(id)) }
 			<-ctx.Done()
 			return ctx.Err()
@@ -151,5 +151,57 @@ func TestRemoveByIDWhileMade(t *testing.T) {
 	m.wantAborted(t, "owner")
 	if left := onWorker(t, rt, "m"); len(left) > 0 {
 		t.Errorf("the worker has %q still", left)
+	}
+}
+
+// TestStopsNoLaterWork: who means to stop work that was under way leaves alone what has begun under its key since: so the creation of a container that its owner asks for while its last one is
+// removed by its id once more.
+func TestStopsNoLaterWork(t *testing.T) {
+	t.Parallel()
+	fs := flights[int]{closing: t.Context(), spawn: func(f func()) error { go f(); return nil }}
+	begin := func(value int) (end func(), ended <-chan error) {
+		started, ends, out := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+		go func() {
+			got, err := fs.do(t.Context(), "owner", func(ctx context.Context) (int, error) {
+				close(started)
+				select {
+				case <-ends:
+					return value, nil
+				case <-ctx.Done():
+					return 0, ctx.Err()
+				}
+			})
+			if err == nil && got != value {
+				err = fmt.Errorf("%d, want %d", got, value)
+			}
+			out <- err
+		}()
+		<-started
+		return func() { close(ends) }, out
+	}
+	if fs.underWay("owner") != nil {
+		t.Error("work is under way before any began")
+	}
+	end, ended := begin(1)
+	first := fs.underWay("owner")
+	end()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	end, ended = begin(2)
+	why := errors.New("stopped")
+	if was, _, err := fs.stop(testkit.Context(t), "owner", first, why); was || err != nil {
+		t.Errorf("the first, which has ended, was stopped: %t, %v", was, err)
+	}
+	end()
+	if err := <-ended; err != nil {
+		t.Errorf("the second: %v", err)
+	}
+	_, ended = begin(3)
+	if was, _, err := fs.stop(testkit.Context(t), "owner", fs.underWay("owner"), why); !was || err != nil {
+		t.Errorf("the third was stopped: %t, %v", was, err)
+	}
+	if err := <-ended; !errors.Is(err, why) {
+		t.Errorf("who waits for the third is told %v", err)
 	}
 }

@@ -58,6 +58,8 @@ const (
 	whileBeginning = "the step has not begun, and what its run has made so far is kept"
 	whileRunning   = "the command is not lost: what it writes is kept on its worker, as much as that holds, and comes once there is room"
 	whileSealing   = "the command has ended and nothing is lost: what it made stays on its worker, and is taken once there is room"
+	whileKeeping   = "the step has ended and nothing is lost: what it came to is told once that can be kept"
+	whileEnding    = "all steps of the run have ended and nothing is lost: what they made is delivered, and the run ends, once there is room"
 )
 
 // noRoomError says why work that has begun does not go on, what that means for it, and what to do. It is for people who watch the work.

@@ -192,6 +192,7 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 				r.tellAgain(ctx, results[i])
 			} else {
 				results[i] = r.step(ctx, s)
+				r.h.fault("step-ended")
 				r.keepStep(ctx, results[i])
 				r.h.fault("step-kept")
 			}

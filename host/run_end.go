@@ -11,21 +11,34 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// end keeps the run's result and destroys what else is left of it but its records and output.
+// end keeps the run's result and destroys what else is left of it but its records and output. A full disk is waited for, by a run that was interrupted for as long as it may
+// take to end.
 func (r *run) end(ctx context.Context, result *RunResult) error {
 	text, err := json.Marshal(record(result))
 	if err != nil {
 		return err
 	}
-	err = r.h.store.Release(context.WithoutCancel(ctx), store.KillSafe, func(tx *store.Tx) error {
-		return errors.Join(r.h.doomUnfinished(tx, r.id), r.h.endRunRow(tx, r.id, lifecycle.Settled, text))
+	within, stop := r.h.outliving(ctx)
+	defer stop()
+	err = r.storing(within, "", whileEnding, r.tell, func() error {
+		return r.h.store.Release(context.WithoutCancel(ctx), store.KillSafe, func(tx *store.Tx) error {
+			return errors.Join(r.h.doomUnfinished(tx, r.id), r.h.endRunRow(tx, r.id, lifecycle.Settled, text))
+		})
 	})
-	if err != nil {
+	switch {
+	case err != nil && r.h.ctx.Err() != nil:
+		return fmt.Errorf("run %s can be resumed: %w", r.id, ErrClosed)
+	case lacksRoom(err):
+		return fmt.Errorf("what run %s came to cannot be kept; resume it once there is room: %w", r.id, err)
+	case err != nil:
 		return err
 	}
-	ctx, cancel := r.h.cleanup(ctx)
-	defer cancel()
-	return r.sweep(ctx)
+	r.h.fault("run-kept")
+	return r.storing(within, "", whileEnding, r.tell, func() error {
+		ctx, cancel := r.h.cleanup(ctx)
+		defer cancel()
+		return r.sweep(ctx)
+	})
 }
 
 // doomUnfinished notes that what a run still has in containers is to be destroyed: of steps that had ended for this host before it had found their containers again, say.

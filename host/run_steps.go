@@ -17,15 +17,23 @@ type keptStep struct {
 	Fed bool `json:",omitempty"` // it was given the stdin of the run's client
 }
 
-// keepStep keeps what a step came to, unless this host closes: the step goes on when the run is resumed then.
+// keepStep keeps what a step came to, unless this host closes: the step goes on when the run is resumed then. A full disk is waited for, since it is told next.
 func (r *run) keepStep(ctx context.Context, res StepResult) {
 	if r.h.ctx.Err() != nil {
 		return
 	}
 	text, err := json.Marshal(keptStep{recordStep(res), r.hasRead(res.Step)})
 	if err == nil {
-		err = r.h.store.Release(context.WithoutCancel(ctx), store.KillSafe, func(tx *store.Tx) error {
-			return tx.PutStep(store.Step{ID: r.owner(res.Step), Result: text})
+		tell := func(e Event) {
+			e.Step = res.Step
+			r.tell(e)
+		}
+		within, stop := r.h.outliving(ctx)
+		defer stop()
+		err = r.storing(within, res.Worker, whileKeeping, tell, func() error {
+			return r.h.store.Release(context.WithoutCancel(ctx), store.KillSafe, func(tx *store.Tx) error {
+				return tx.PutStep(store.Step{ID: r.owner(res.Step), Result: text})
+			})
 		})
 	}
 	if err != nil && r.h.ctx.Err() == nil {

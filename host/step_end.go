@@ -61,13 +61,18 @@ func (r *run) keepFailed(ctx context.Context, c *Container, observe func(Event))
 
 // ending does what is left to do for a step whose command has ended. That may have taken hours, so a full disk is waited for.
 func (r *run) ending(ctx context.Context, c *Container, observe func(Event), do func() error) error {
+	return r.storing(ctx, c.Worker(), whileSealing, observe, do)
+}
+
+// storing does something again for as long as the full disk refuses it, and has it told that it waits for room, and that it goes on.
+func (r *run) storing(ctx context.Context, worker, meanwhile string, observe func(Event), do func() error) error {
 	waited := false
-	err := r.untilRoom(ctx, whileSealing, func(why error) {
+	err := r.untilRoom(ctx, meanwhile, func(why error) {
 		waited = true
-		observe(pauseEvent(c.Worker(), why))
+		observe(pauseEvent(worker, why))
 	}, do)
-	if waited && err == nil {
-		observe(pauseEvent(c.Worker(), nil))
+	if waited && !lacksRoom(err) {
+		observe(pauseEvent(worker, nil))
 	}
 	return err
 }
@@ -112,7 +117,7 @@ func (r *run) destroy(ctx context.Context, c *Container) {
 	ctx, cancel := r.h.cleanup(ctx)
 	defer cancel()
 	if err := c.Destroy(ctx); err != nil {
-		r.h.log.Warn("a step's container stays until its worker is back", "owner", c.owner, "error", err)
+		r.h.log.Warn("a step's container stays for now; it is destroyed at the latest when its run ends and its worker is there", "owner", c.owner, "error", err)
 	}
 }
 

@@ -141,6 +141,7 @@ func (w *worker) setUp(conn sdk.Worker, s sdk.Status) (back bool) {
 		}
 	}
 	w.conn, w.why, w.dead = conn, nil, nil
+	w.endDoubt() // which may have been noted since its settings were looked at
 	return true
 }
 

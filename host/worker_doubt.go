@@ -74,12 +74,20 @@ func (h *Host) lastSettings(ctx context.Context, worker string) (settings map[st
 	return settings, nil
 }
 
-// setDoubt has the worker count as one that leads elsewhere, for a reason that is told beside why it is away.
+// setDoubt has the worker count as one that leads elsewhere, for a reason that is told beside why it is away. One that has come back since that was looked for was seen to be the same place.
 func (w *worker) setDoubt(why string) {
-	w.setElsewhere(true)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.doubt = why
+	if w.conn == nil {
+		w.elsewhere, w.doubt = true, why
+	}
+}
+
+// endDoubt notes that the worker was seen to be the same place. The lock is held.
+func (w *worker) endDoubt() {
+	if w.doubt != "" {
+		w.elsewhere, w.doubt, w.givenUp = false, "", false
+	}
 }
 
 // judge notes that the worker's settings with this plugin are those with which it was seen last, which stays so: a plugin that gets others is another one.

@@ -178,3 +178,29 @@ func TestAcceptedSaysWhatChanged(t *testing.T) {
 		}
 	}
 }
+
+// TestDoubtComesLate: a worker that is seen to be the same place while it is still found out whether it leads elsewhere is in no doubt, whichever of the two is noted first. Else calls would
+// wait for it without an end, and to retire it would copy nothing of it elsewhere.
+func TestDoubtComesLate(t *testing.T) {
+	t.Parallel()
+	conn, err := newMemory(t, "m").Worker("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doubtFirst := range []bool{false, true} {
+		w := newWorker("m", "memory", time.Minute, nil)
+		w.setAway(nil, errAway)
+		if doubtFirst {
+			w.setDoubt("its settings have changed")
+			w.giveUp()
+		}
+		w.setUp(conn, sdk.Status{})
+		if !doubtFirst {
+			w.setDoubt("its settings have changed")
+			w.giveUp()
+		}
+		if w.inDoubt() || w.isElsewhere() || w.isGivenUp() || w.goneIn() != time.Minute {
+			t.Errorf("noted before it was back: %t; in doubt %t, elsewhere %t, given up %t, waited for for %s", doubtFirst, w.inDoubt(), w.isElsewhere(), w.isGivenUp(), w.goneIn())
+		}
+	}
+}

@@ -148,11 +148,12 @@ func atStart(worker string) string {
 	return fmt.Sprintf("Put them back, and reload; or give up what is at the old place with \"slipway workers retire %[1]s\", and put the new one to work with \"slipway workers uncordon %[1]s\"", worker)
 }
 
-// keepSettings keeps the settings with which a worker was seen. Where that fails, as on a full disk, older ones are compared with, which costs a look.
+// keepSettings keeps the settings with which a worker was seen. It takes of the reserve on a full disk: with older
+// ones the worker would be in doubt as soon as it is away.
 func (h *Host) keepSettings(ctx context.Context, w *worker, now map[string]string) {
 	text, err := json.Marshal(now)
 	if err == nil {
-		err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
+		err = h.store.Release(ctx, store.KillSafe, func(tx *store.Tx) error {
 			row, err := tx.Worker(w.name)
 			if ignoreNotFound(err) != nil {
 				return err

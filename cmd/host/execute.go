@@ -172,7 +172,7 @@ func (a *app) usablePlugins(ctx context.Context, b backend) error {
 	}
 	failed := make(map[string]bool)
 	for _, p := range plugins {
-		if p.Err != nil && !p.State.Runs() {
+		if p.Failing() {
 			a.complain(p.Err)
 			failed[p.Name] = true
 		}
@@ -194,7 +194,7 @@ func (a *app) usablePlugins(ctx context.Context, b backend) error {
 func failures(plugins []launch.Report) []error {
 	var errs []error
 	for _, p := range plugins {
-		if p.Err != nil && !p.State.Runs() {
+		if p.Failing() {
 			errs = append(errs, p.Err)
 		}
 	}

@@ -271,9 +271,18 @@ func TestPluginsRestart(t *testing.T) {
 	s.stop()
 }
 
-// TestNothingIsLeftToLose: what would end with a plugin's process is in nobody's way once the process has ended.
+// TestNothingIsLeftToLose: what would end with a plugin's process is in nobody's way once the process has ended, whether the plugin waits to be tried again or is being tried.
 func TestNothingIsLeftToLose(t *testing.T) {
 	t.Parallel()
+	for name, script := range map[string]string{"fails": "exit 3", "is tried again": "if [ -e failed ]; then exec sleep 3600; fi; : > failed; exit 3"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testNothingIsLeftToLose(t, script)
+		})
+	}
+}
+
+func testNothingIsLeftToLose(t *testing.T, script string) {
 	p := newPlace(t)
 	good := filepath.Join(p.bin, "slipway-memory")
 	config := func(program string) string {
@@ -286,11 +295,14 @@ func TestNothingIsLeftToLose(t *testing.T) {
 	r.await("only | 5\n")
 	p.run("plugins", "restart", "memory", "--state", "state").wants(codeUsage).says("ends with its process").once()
 	p.must(os.Remove(filepath.Join(p.work, "mem")))
-	p.must(os.WriteFile(filepath.Join(p.work, "mem"), []byte("#!/bin/sh\nexit 3\n"), 0o755))
+	p.must(os.WriteFile(filepath.Join(p.work, "mem"), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	pid, err := strconv.Atoi(s.pid("memory"))
 	p.must(err)
 	p.must(syscall.Kill(pid, syscall.SIGKILL))
-	testkit.Until(t, "the plugin has failed", func() bool { return strings.Contains(p.run("plugins", "--state", "state").out, "exit code 3") })
+	testkit.Until(t, "the plugin has failed", func() bool {
+		out := p.run("plugins", "--state", "state").out
+		return strings.Contains(out, "exit code 3") && (script == "exit 3" || strings.Contains(out, "starting"))
+	})
 	p.write(map[string]string{"c.hcl": config(good)})
 	p.run("reload", "--state", "state").wants(0).shows("plugin \"memory\" restarted: it did not run")
 	r.wait().wants(codeLost)

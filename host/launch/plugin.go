@@ -46,6 +46,9 @@ type Report struct {
 	RetryAt  time.Time      // in backoff and open: of the next attempt
 }
 
+// Failing tells whether it does not run since something went wrong, for the reason in Err. That is so also while it is being tried again.
+func (r Report) Failing() bool { return r.Err != nil && !r.State.Runs() }
+
 // Plugin keeps one configured plugin running. Its methods may be called from many goroutines.
 type Plugin struct {
 	spec Spec

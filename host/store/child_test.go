@@ -111,6 +111,30 @@ func TestLockOfAnotherProcessEndsWithIt(t *testing.T) {
 	mustOpen(t, dir)
 }
 
+// TestLockIsGivenBack: a process that was forked, and has not executed its program yet, has the lock's file open as well. It does not keep the directory.
+func TestLockIsGivenBack(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Open(t.Context(), dir, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fork := exec.CommandContext(t.Context(), "cat")
+	fork.ExtraFiles = []*os.File{s.lock}
+	stdin, err := fork.StdinPipe()
+	if err := errors.Join(err, fork.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := errors.Join(stdin.Close(), fork.Wait()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	mustOpen(t, dir)
+}
+
 func TestKillLosesNothingThatWasAnswered(t *testing.T) {
 	rounds := testkit.Times(3, 12)
 	dir := t.TempDir()

@@ -36,6 +36,12 @@ func openLocked(path string, create bool) (*os.File, error) {
 	return nil, &os.PathError{Op: "lock", Path: path, Err: err}
 }
 
+// unlock gives the lock back and closes the file. Closing alone is not enough: until
+// it executes its program, a child that was forked meanwhile has the file open, too.
+func unlock(f *os.File) error {
+	return errors.Join(os.NewSyscallError("unlock", syscall.Flock(int(f.Fd()), syscall.LOCK_UN)), f.Close())
+}
+
 // current makes sure that the file just locked is still the one at path: one
 // that was removed meanwhile locks nobody out.
 func current(f *os.File, path string) (*os.File, error) {

@@ -30,3 +30,6 @@ func openLocked(path string, create bool) (*os.File, error) {
 	}
 	return os.NewFile(uintptr(h), path), nil
 }
+
+// unlock closes the file, which nobody inherits.
+func unlock(f *os.File) error { return f.Close() }

@@ -349,7 +349,7 @@ func (s *Store) release() error {
 		errs = append(errs, s.db.Close())
 	}
 	if s.lock != nil {
-		errs = append(errs, s.lock.Close()) // last: until here the directory is ours
+		errs = append(errs, unlock(s.lock)) // last: until here the directory is ours
 	}
 	return errors.Join(errs...)
 }

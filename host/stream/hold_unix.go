@@ -32,7 +32,10 @@ func hold(path string) (release func(), err error) {
 			}
 		}
 		if err == nil {
-			return func() { d.Close() }, nil
+			return func() {
+				_ = syscall.Flock(int(d.Fd()), syscall.LOCK_UN) // a child that is being forked may have it open for a moment longer
+				d.Close()
+			}, nil
 		}
 		d.Close()
 		return none, err

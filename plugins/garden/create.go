@@ -57,12 +57,26 @@ func (w *worker) CreateContainer(ctx context.Context, spec sdk.ContainerSpec, pr
 	if err := w.create(ctx, spec, a, progress); err != nil {
 		undo, cancel := undo(ctx)
 		defer cancel()
-		if undone := w.remove(undo, spec.ID, false); undone != nil {
+		if undone := w.undo(undo, spec, err); undone != nil {
 			w.log.Error("a container is left half made", "container", spec.ID, "error", undone)
 		}
 		return err
 	}
 	return nil
+}
+
+// errWhole is why a creation has failed whose container another call has made whole meanwhile, perhaps that of a plugin that was thought dead.
+var errWhole = errors.New("another call has made it")
+
+// undo takes away what a creation has left that has failed. What another call has made meanwhile is not its own, with all its volumes, which are called the same.
+func (w *worker) undo(ctx context.Context, spec sdk.ContainerSpec, failed error) error {
+	if errors.Is(failed, errWhole) {
+		return nil
+	}
+	if f, err := w.recorded(ctx, spec.ID); err == nil && f.token != spec.Token {
+		return nil
+	}
+	return w.remove(ctx, spec.ID, false)
 }
 
 // before looks at what there is of the container already: all, nothing, or a half that it takes away.
@@ -335,7 +349,7 @@ func (w *worker) destroyRefused(ctx context.Context, handle string, token sdk.To
 		return false, err
 	}
 	if f.ready { // a process may run in it: who asks again gets it as it is
-		return false, sdk.NewUnavailable(nil, "container %q: %s refuses it, for it is there by now, made by another call", handle, w.garden)
+		return false, sdk.NewUnavailable(errWhole, "container %q: %s refuses it, for it is there by now, made by another call", handle, w.garden)
 	}
 	return true, w.garden.Destroy(ctx, handle)
 }

@@ -103,6 +103,7 @@ func TestLikeConcourse(t *testing.T) {
 		x.drop(t, "labelled")
 	})
 	t.Run("what it refused it lists", func(t *testing.T) { testRefusedIsListed(t, x) })
+	t.Run("made meanwhile", func(t *testing.T) { testMadeMeanwhile(t, x) })
 	target := conformance.InProcess(x.runtime, "here")
 	target.Probe = conformance.LinuxProbe(t)
 	options := conformance.Options{Short: true, TimeScale: 10 * testkit.TimeScale(), Without: []conformance.Requirement{conformance.EnvCrash, conformance.EnvProgram}}

@@ -245,6 +245,9 @@ func TestPrivileges(t *testing.T) {
 	if bits := effective("plain"); bits != 0xa80425fb {
 		t.Errorf("an ordinary container has %x", bits)
 	}
+	testkit.Until(t, "process 1 is the command, and not what makes it any more", func() bool {
+		return strings.HasPrefix(w.output("plain", "cat /proc/1/cmdline"), "sleep\x00")
+	})
 	if got := w.output("plain", "grep -E '^(Uid|Gid|Groups|CapEff)' /proc/1/status"); strings.Join(strings.Fields(got), " ") !=
 		"Uid: 1000 1000 1000 1000 Gid: 1001 1001 1001 1001 Groups: 1002 CapEff: 0000000000000000" {
 		t.Errorf("process 1 of a user who is not root is %q", got)
@@ -294,7 +297,6 @@ func TestTwoAtOnce(t *testing.T) {
 	wg.Wait()
 }
 
-// TestCreateCancelled ends contexts at many moments of a creation: then nothing is there, and the id can be used.
 // TestKilledRunc: a runc that is killed while it begins has its own program mounted in its directory of the container, and nothing recorded there.
 func TestKilledRunc(t *testing.T) {
 	w := newWorld(t)
@@ -314,6 +316,7 @@ func TestKilledRunc(t *testing.T) {
 	}
 }
 
+// TestCreateCancelled ends contexts at many moments of a creation: then nothing is there, and the id can be used.
 func TestCreateCancelled(t *testing.T) {
 	w := newWorld(t)
 	spec := Spec{ID: "c", Rootfs: w.rootfs("c"), Args: []string{"sleep", "3600"}}

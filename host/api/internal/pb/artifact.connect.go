@@ -64,6 +64,7 @@ const (
 // ArtifactServiceClient is a client for the slipway.host.v1alpha1.ArtifactService service.
 type ArtifactServiceClient interface {
 	// UploadArtifact makes an artifact. What stops half-way leaves none. A name that is taken is ALREADY_EXISTS, and nothing is read.
+	// One of which nothing comes for as long as the daemon waits for a worker (worker_gone) is given up, as UNAVAILABLE, so that others have its room.
 	UploadArtifact(context.Context) *connect.ClientStreamForClient[UploadArtifactRequest, UploadArtifactResponse]
 	// DownloadArtifact gives an artifact. Its last message has the sum; a stream without it is not whole.
 	DownloadArtifact(context.Context, *connect.Request[DownloadArtifactRequest]) (*connect.ServerStreamForClient[DownloadArtifactResponse], error)
@@ -216,6 +217,7 @@ func (c *artifactServiceClient) InvalidateCache(ctx context.Context, req *connec
 // ArtifactServiceHandler is an implementation of the slipway.host.v1alpha1.ArtifactService service.
 type ArtifactServiceHandler interface {
 	// UploadArtifact makes an artifact. What stops half-way leaves none. A name that is taken is ALREADY_EXISTS, and nothing is read.
+	// One of which nothing comes for as long as the daemon waits for a worker (worker_gone) is given up, as UNAVAILABLE, so that others have its room.
 	UploadArtifact(context.Context, *connect.ClientStream[UploadArtifactRequest]) (*connect.Response[UploadArtifactResponse], error)
 	// DownloadArtifact gives an artifact. Its last message has the sum; a stream without it is not whole.
 	DownloadArtifact(context.Context, *connect.Request[DownloadArtifactRequest], *connect.ServerStream[DownloadArtifactResponse]) error

@@ -4,45 +4,18 @@ package ongarden
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/slipway-run/slipway/host"
+	"github.com/slipway-run/slipway/internal/hostproof"
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/garden/gardentest"
 )
-
-// point is a place in the host, by the name that it is marked with there, and the time that it is come by.
-type point struct {
-	name string
-	nth  int
-}
-
-// points are those of the host's own proof on memory, around create, stream, clone, start, output, exit, seal and destroy. The gate has two
-// at which the servers know more than the host.
-func points() []point {
-	if testing.Short() {
-		return []point{{"container-made", 1}, {"start-sent", 1}}
-	}
-	return []point{
-		{"claimed", 1}, {"volume-intent", 1}, {"volume-made", 1}, {"volume-intent", 2}, {"volume-made", 2}, {"volume-intent", 3}, {"volume-made", 3},
-		{"container-intent", 1}, {"container-made", 1}, {"container-ready", 1},
-		{"start-intent", 1}, {"start-send", 1}, {"start-sent", 1}, {"started", 1},
-		{"output", 1}, {"output", 2}, {"exit", 1}, {"exit-stored", 1},
-		{"destroy-intent", 1}, {"destroyed", 1}, {"output-sealed", 1}, {"output-registered", 1}, {"step-kept", 1},
-		{"claimed", 2}, {"volume-intent", 4}, {"volume-made", 4}, {"container-made", 2}, {"start-send", 2}, {"exit-stored", 2}, {"destroyed", 2},
-		{"output-placing", 1}, {"output-placed", 1},
-	}
-}
 
 // pointsJob has each run of a step make an id that no other has, which is in its output as well.
 const pointsJob = `
@@ -68,44 +41,6 @@ job "points" {
 }
 `
 
-// hostSpec is what the host's tests take as a host in a process of its own: see childSpec there.
-type hostSpec struct {
-	Config, State, Run, Input, Output, Job, Point string
-	Nth                                           int
-}
-
-// hostResult is what such a host says at its end.
-type hostResult struct {
-	Steps       map[string]string
-	Output, Err string
-}
-
-// startChild starts such a host, and its plugin with it.
-func startChild(t *testing.T, spec hostSpec) (cmd *exec.Cmd, wait func() (res hostResult, killed bool)) {
-	t.Helper()
-	text, err := json.Marshal(spec)
-	check(t, err)
-	cmd = exec.CommandContext(testkit.Context(t), hostTests(t))
-	cmd.Env = append(os.Environ(), "SLIPWAY_TEST_HOST="+string(text))
-	var out, errs strings.Builder
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, 10*time.Second
-	check(t, cmd.Start())
-	return cmd, func() (res hostResult, killed bool) {
-		t.Helper()
-		err := cmd.Wait()
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL {
-			return res, true
-		}
-		if err != nil {
-			t.Fatalf("a host in a process of its own: %v\n%s", err, errs.String())
-		}
-		if err := json.Unmarshal([]byte(out.String()), &res); err != nil {
-			t.Fatalf("%v in %q", err, out.String())
-		}
-		return res, false
-	}
-}
-
 var buildHostTests = sync.OnceValue(func() error {
 	return testkit.BuildTests(program("host.test"), "github.com/slipway-run/slipway/host")
 })
@@ -123,12 +58,11 @@ func hostTests(t *testing.T) string {
 func TestHostKilledAtEveryPoint(t *testing.T) {
 	servers := gardentest.Start(t, gardentest.Options{})
 	config := gardenHCL(worker{name: "here", garden: settings(t, servers)})
-	for _, at := range points() {
-		t.Run(fmt.Sprintf("%s-%d", at.name, at.nth), func(t *testing.T) {
+	for _, at := range hostproof.Points() {
+		t.Run(at.String(), func(t *testing.T) {
 			x := newPoints(t, servers, config, "content\n")
-			x.spec.Point, x.spec.Nth = at.name, at.nth
-			_, wait := startChild(t, x.spec)
-			if _, killed := wait(); !killed {
+			x.spec.Point, x.spec.Nth = at.Name, at.Nth
+			if _, killed := hostproof.Start(t, hostTests(t), x.spec).Wait(t); !killed {
 				t.Fatal("the point was not reached")
 			}
 			x.second(t)
@@ -148,14 +82,14 @@ func TestHostKilledInStream(t *testing.T) {
 	h := openHost(t, gardenConfig(t, worker{name: "here", garden: s}))
 	check(t, step(testkit.Context(t), h, "first", host.ContainerRequest{}, host.ProcessRequest{Path: "true"}))
 	half := proxy.FreezeAfter(size / 2)
-	first, wait := startChild(t, x.spec)
+	first := hostproof.Start(t, hostTests(t), x.spec)
 	select {
 	case <-half:
 	case <-testkit.Context(t).Done():
 		t.Fatal("the stream does not come so far")
 	}
-	check(t, first.Process.Kill())
-	if _, killed := wait(); !killed {
+	check(t, first.Kill())
+	if _, killed := first.Wait(t); !killed {
 		t.Fatal("the first host has ended by itself")
 	}
 	proxy.Cut()
@@ -166,7 +100,7 @@ func TestHostKilledInStream(t *testing.T) {
 // pointsRun is a run that is begun by one host and ended by another.
 type pointsRun struct {
 	servers *gardentest.Servers
-	spec    hostSpec
+	spec    hostproof.Spec
 	input   string
 	began   func() []string // ids of all runs of the step "work" so far
 }
@@ -177,7 +111,7 @@ func newPoints(t *testing.T, servers *gardentest.Servers, config, input string) 
 	check(t, os.Mkdir(filepath.Join(dir, "input"), 0o755))
 	write(t, filepath.Join(dir, "slipway.hcl"), config)
 	write(t, filepath.Join(dir, "input", "in.txt"), input)
-	return &pointsRun{servers: servers, input: input, began: watchBegan(t, servers), spec: hostSpec{
+	return &pointsRun{servers: servers, input: input, began: watchBegan(t, servers), spec: hostproof.Spec{
 		Config: filepath.Join(dir, "slipway.hcl"), State: filepath.Join(dir, "state"), Run: "points", Job: pointsJob,
 		Input: filepath.Join(dir, "input"), Output: filepath.Join(dir, "out"),
 	}}
@@ -187,20 +121,13 @@ func newPoints(t *testing.T, servers *gardentest.Servers, config, input string) 
 func (x *pointsRun) second(t *testing.T) {
 	t.Helper()
 	x.spec.Point = ""
-	_, wait := startChild(t, x.spec)
-	res, _ := wait()
+	res, _ := hostproof.Start(t, hostTests(t), x.spec).Wait(t)
 	if res.Err != "" || res.Steps["work"] != "succeeded" || res.Steps["after"] != "succeeded" {
 		t.Fatalf("the second host: %+v", res)
 	}
 	id := strings.TrimSpace(readFile(t, x.spec.Output, "began"))
-	var want strings.Builder
-	fmt.Fprintln(&want, id)
-	for i := range 200 {
-		fmt.Fprintf(&want, "line %d\n", i+1)
-	}
-	want.WriteString("done\n")
-	if res.Output != want.String() {
-		t.Errorf("output of %d bytes, want %d: %.200q", len(res.Output), want.Len(), res.Output)
+	if want := hostproof.Lines(id + "\n"); res.Output != want {
+		t.Errorf("output of %d bytes, want %d: %.200q", len(res.Output), len(want), res.Output)
 	}
 	if readFile(t, x.spec.Output, "out.txt") != x.input {
 		t.Error("the output file is not what the input was")

@@ -3,20 +3,17 @@
 package onnomad
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/nomad/api"
 
+	"github.com/slipway-run/slipway/internal/hostproof"
 	"github.com/slipway-run/slipway/internal/testkit"
 	"github.com/slipway-run/slipway/plugins/nomad"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
@@ -50,40 +47,11 @@ func hcl(t testing.TB, c nomad.Config) string {
 	return text.String()
 }
 
-// hostSpec is what the host's tests take as a host in a process of its own: see childSpec there.
-type hostSpec struct {
-	Config, State, Run, Input, Output, Job, Point string
-	Nth                                           int
-}
-
-// hostResult is what such a host says at its end.
-type hostResult struct {
-	Steps       map[string]string
-	Output, Err string
-}
-
-// runHost runs such a host, and its plugin with it, to its end, and tells whether it was killed.
-func runHost(t *testing.T, spec hostSpec) (res hostResult, killed bool) {
+// runHost runs a host in a process of its own, and its plugin with it, to its end, and tells whether it was killed.
+func runHost(t *testing.T, spec hostproof.Spec) (res hostproof.Result, killed bool) {
 	t.Helper()
 	check(t, hostPrograms())
-	text, err := json.Marshal(spec)
-	check(t, err)
-	ctx := testkit.Context(t)
-	cmd := exec.CommandContext(ctx, program("host.test"))
-	cmd.Env = append(os.Environ(), "SLIPWAY_TEST_HOST="+string(text))
-	var out, errs strings.Builder
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, 10*time.Second
-	err = cmd.Run()
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL && ctx.Err() == nil {
-		return res, true
-	}
-	if err != nil {
-		t.Fatalf("a host in a process of its own: %v\n%s", err, errs.String())
-	}
-	if err := json.Unmarshal([]byte(out.String()), &res); err != nil {
-		t.Fatalf("%v in %q", err, out.String())
-	}
-	return res, false
+	return hostproof.Start(t, program("host.test"), spec).Wait(t)
 }
 
 // registered gives the jobs of containers that were ever registered in the cluster, as often as they were. Looks at what a node can do are left out.

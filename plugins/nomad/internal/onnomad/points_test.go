@@ -12,31 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slipway-run/slipway/internal/hostproof"
 	"github.com/slipway-run/slipway/plugins/nomad/nomadtest"
 )
-
-// point is a place in the host, by the name that it is marked with there, and the time that it is come by.
-type point struct {
-	name string
-	nth  int
-}
-
-// points are those of the host's own proof on memory, around create, stream, clone, start, output, exit, seal and destroy. The gate has two
-// at which the cluster knows more than the host.
-func points() []point {
-	if testing.Short() {
-		return []point{{"container-made", 1}, {"start-sent", 1}}
-	}
-	return []point{
-		{"claimed", 1}, {"volume-intent", 1}, {"volume-made", 1}, {"volume-intent", 2}, {"volume-made", 2}, {"volume-intent", 3}, {"volume-made", 3},
-		{"container-intent", 1}, {"container-made", 1}, {"container-ready", 1},
-		{"start-intent", 1}, {"start-send", 1}, {"start-sent", 1}, {"started", 1},
-		{"output", 1}, {"output", 2}, {"exit", 1}, {"exit-stored", 1},
-		{"destroy-intent", 1}, {"destroyed", 1}, {"output-sealed", 1}, {"output-registered", 1}, {"step-kept", 1},
-		{"claimed", 2}, {"volume-intent", 4}, {"volume-made", 4}, {"container-made", 2}, {"start-send", 2}, {"exit-stored", 2}, {"destroyed", 2},
-		{"output-placing", 1}, {"output-placed", 1},
-	}
-}
 
 // pointsJob has each run of a step make an id that no other has. It is in a file of the machine, which no run can take away, and in the step's output.
 const pointsJob = `
@@ -74,12 +52,12 @@ func TestHostKilledAtEveryPoint(t *testing.T) {
 	c := withStore(a)
 	healthy(t, workerOn(t, open(t, c), a)) // the store is up: its job stays
 	config := hcl(t, c)
-	for _, at := range points() {
-		t.Run(fmt.Sprintf("%s-%d", at.name, at.nth), func(t *testing.T) { killedAt(t, a, config, at) })
+	for _, at := range hostproof.Points() {
+		t.Run(at.String(), func(t *testing.T) { killedAt(t, a, config, at) })
 	}
 }
 
-func killedAt(t *testing.T, a *nomadtest.Agent, config string, at point) {
+func killedAt(t *testing.T, a *nomadtest.Agent, config string, at hostproof.Point) {
 	unchanged(t, a)
 	before := registered(t, a)
 	dir := t.TempDir()
@@ -88,9 +66,9 @@ func killedAt(t *testing.T, a *nomadtest.Agent, config string, at point) {
 	write(t, filepath.Join(dir, "slipway.hcl"), config)
 	write(t, filepath.Join(dir, "input", "in.txt"), "content\n")
 	write(t, runs, "")
-	spec := hostSpec{
+	spec := hostproof.Spec{
 		Config: filepath.Join(dir, "slipway.hcl"), State: filepath.Join(dir, "state"), Run: "points", Job: fmt.Sprintf(pointsJob, runs),
-		Input: filepath.Join(dir, "input"), Output: filepath.Join(dir, "out"), Point: at.name, Nth: at.nth,
+		Input: filepath.Join(dir, "input"), Output: filepath.Join(dir, "out"), Point: at.Name, Nth: at.Nth,
 	}
 	if res, killed := runHost(t, spec); !killed {
 		t.Fatalf("the point was not reached: %+v", res)
@@ -101,14 +79,8 @@ func killedAt(t *testing.T, a *nomadtest.Agent, config string, at point) {
 		t.Fatalf("the second host: %+v", res)
 	}
 	id := strings.TrimSpace(readFile(t, spec.Output, "began"))
-	var want strings.Builder
-	fmt.Fprintln(&want, id)
-	for i := range 200 {
-		fmt.Fprintf(&want, "line %d\n", i+1)
-	}
-	want.WriteString("done\n")
-	if res.Output != want.String() {
-		t.Errorf("output of %d bytes, want %d: %.200q", len(res.Output), want.Len(), res.Output)
+	if want := hostproof.Lines(id + "\n"); res.Output != want {
+		t.Errorf("output of %d bytes, want %d: %.200q", len(res.Output), len(want), res.Output)
 	}
 	if out := readFile(t, spec.Output, "out.txt"); out != "content\n" {
 		t.Errorf("the output file has %q, not what the input had", out)
