@@ -221,7 +221,10 @@ func TestCrashOfAMonitor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBox(t, m)
 			ctx := t.Context()
-			pauses := len(b.find("pause")) // process 1
+			pauses := 0
+			if m.initMode {
+				pauses = 1 // process 1, which may still be on its way to become that
+			}
 			victim := counted("victim", `(setsid /slipway/shim pause </dev/null >/dev/null 2>&1 &) ; `+leaver)
 			victim.User = "alice"
 			b.check(os.WriteFile(b.root+"/tmp/runs", nil, 0o666))
