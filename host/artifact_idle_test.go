@@ -118,6 +118,20 @@ func (s *stopping) Read(p []byte) (int, error) {
 	return 0, io.ErrUnexpectedEOF
 }
 
+// TestNothingIsReadForNobody: who gave up an upload can go on reading where it has come to.
+func TestNothingIsReadForNobody(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	of := strings.NewReader("kept")
+	r := &leavingReader{ctx: ctx, r: of}
+	if n, err := r.Read(make([]byte, 8)); n != 0 || !errors.Is(err, context.Canceled) {
+		t.Errorf("read %d bytes, %v", n, err)
+	}
+	if of.Len() != 4 {
+		t.Errorf("%d bytes are left", of.Len())
+	}
+}
+
 // TestUploadThatStops: an upload of which nothing comes any more is given up, and others have its room; who says so waits for ever.
 func TestUploadThatStops(t *testing.T) {
 	testkit.Bubble(t, func(t testing.TB) {

@@ -56,6 +56,9 @@ type leavingReader struct {
 }
 
 func (l *leavingReader) Read(p []byte) (int, error) {
+	if err := l.ctx.Err(); err != nil { // what is read now would be lost
+		return 0, err
+	}
 	if l.buf == nil {
 		l.buf = make([]byte, 32<<10)
 	}
