@@ -24,7 +24,7 @@ const (
 func findConcourse(t testing.TB, checkout string) (dir string) {
 	t.Helper()
 	needs(t, "concourse", "containerd", "containerd-shim-runc-v2", filepath.Join(cniDir, "bridge"), "iptables", "ip", "unshare", "nsenter")
-	return built(t, checkout, "concourse", "concourse", "go.mod", "go.sum", "build.sh", "*.go")
+	return built(t, checkout, "concourse", "concourse", "go.mod", "go.sum", "build.sh", "../once.sh", "*.go")
 }
 
 func (s *Servers) startConcourse(ctx context.Context) (*process, error) {

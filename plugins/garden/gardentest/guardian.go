@@ -32,7 +32,7 @@ type guardian struct {
 func findGuardian(t testing.TB, checkout string) (dir string) {
 	t.Helper()
 	needs(t, "guardian", "iptables", "iptables-restore", "ip", "unshare", "nsenter")
-	return built(t, checkout, "guardian", "gdn", "go.mod", "go.sum", "build.sh")
+	return built(t, checkout, "guardian", "gdn", "go.mod", "go.sum", "build.sh", "../once.sh")
 }
 
 // takeTag takes a letter that no other guardian of a test has on this machine.

@@ -62,7 +62,7 @@ func cached(checkout string) (programs, error) {
 		return programs{}, err
 	}
 	here := filepath.Join(checkout, "plugins", "garden", "testserver")
-	common := []string{"go.mod", "go.sum", "build.sh"}
+	common := []string{"go.mod", "go.sum", "build.sh", "once.sh"}
 	tools, err := key(here, common)
 	if err != nil {
 		return programs{}, err

@@ -1,26 +1,16 @@
 #!/bin/sh
-# Builds guardian, the Garden server that most installations have, for the tests that the soak runs against it: once per user and machine, into
-# the user's cache, under a name that changes with its versions. The gate does not need it. gardentest finds it by the same rule.
+# Builds guardian, the Garden server that most installations have, for the tests that the soak runs against it. The gate does not need it.
 set -eu
 cd "$(dirname "$0")"
-LC_ALL=C
-export LC_ALL
-go=${GO:-go}
-cc=${CC:-cc}
-arch=$($go env GOARCH)
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/slipway
-key=$({ echo "$arch"; cat go.mod go.sum build.sh; } | sha256sum | cut -c1-16)
-dir=$cache/garden-guardian-$key
-[ ! -d "$dir" ] || exit 0
-echo "building guardian for the tests, once on this machine: about a minute, 40 MB in $cache"
-mkdir -p "$cache"
-new=$(mktemp -d "$cache/.garden-XXXXXX")
-trap 'rm -rf "$new"' EXIT
-GOWORK=off GOARCH=$arch CGO_ENABLED=0 $go build -trimpath -ldflags '-s -w' -o "$new/" \
-	code.cloudfoundry.org/guardian/cmd/gdn code.cloudfoundry.org/guardian/cmd/dadoo
-# Process 1 of containers, and what unpacks archives in them, are in C.
-source=$(GOWORK=off $go list -m -f '{{.Dir}}' code.cloudfoundry.org/guardian)
-$cc -static -o "$new/init" "$source/cmd/init/init.c" "$source/cmd/init/ignore_sigchild.c"
-$cc -static -o "$new/nstar" "$source/rundmc/nstar/nstar.c" "$source/rundmc/nstar/pwd.c"
-chmod 755 "$new"
-mv -T "$new" "$dir" 2>/dev/null || [ -d "$dir" ] # another one was faster
+. ../once.sh
+
+guardian() {
+	echo "building guardian for the tests, once on this machine: about a minute, 40 MB in $cache"
+	programs code.cloudfoundry.org/guardian/cmd/gdn code.cloudfoundry.org/guardian/cmd/dadoo
+	# Process 1 of containers, and what unpacks archives in them, are in C.
+	source=$(GOWORK=off $go list -m -f '{{.Dir}}' code.cloudfoundry.org/guardian)
+	$cc -static -o "$new/init" "$source/cmd/init/init.c" "$source/cmd/init/ignore_sigchild.c"
+	$cc -static -o "$new/nstar" "$source/rundmc/nstar/nstar.c" "$source/rundmc/nstar/pwd.c"
+}
+
+build "$cache/garden-guardian-$(key go.mod go.sum build.sh ../once.sh)" guardian
