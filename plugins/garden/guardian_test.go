@@ -19,13 +19,13 @@ func TestGuardianRestarted(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 	before := x.there(t)
-	late := goesOn(t, x, func() { x.StopGarden(t) })
+	goesOn(t, x, func() { x.StopGarden(t) })
 
 	two := sdk.ContainerSpec{ID: "two", Image: sdk.Image{Volume: "image"}}
 	x.container(t, two)
 	x.KillGarden()
 	x.StartGarden(t)
-	late = x.with(t, func(*Config) {})
+	late := x.with(t, func(*Config) {})
 	if info := late.containers(t)["two"]; info.State != sdk.ContainerGone {
 		t.Errorf("after a kill, of what it did not know before: %+v", info)
 	}
