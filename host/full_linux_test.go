@@ -137,6 +137,7 @@ job "j" {
 				switch e.Kind {
 				case EventStarted:
 					p = e.Process
+					<-p.stored // it is read from now on: what could not be stored would wait before anything is written to the command
 					other = fillDisk(t, h, dir)
 					if _, err := goOn.Write([]byte("\n")); err != nil {
 						t.Error(err)
