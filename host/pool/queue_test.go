@@ -39,14 +39,8 @@ func newLine(t *testing.T, o pool.Options, ws ...pool.Worker) *line {
 // wait starts an Acquire and returns once it has ended or waits.
 func (l *line) wait(owner string, s pool.Spec) context.CancelFunc {
 	ctx, cancel := context.WithCancel(l.t.Context())
-	l.begin(owner, func() (pool.Choice, error) { return l.q.Acquire(ctx, owner, s) })
-	return cancel
-}
-
-// begin notes what an owner gets, and returns once that is known or waited for.
-func (l *line) begin(owner string, acquire func() (pool.Choice, error)) {
 	go func() {
-		c, err := acquire()
+		c, err := l.q.Acquire(ctx, owner, s)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if err != nil {
@@ -57,6 +51,7 @@ func (l *line) begin(owner string, acquire func() (pool.Choice, error)) {
 		l.got = append(l.got, owner)
 	}()
 	synctest.Wait()
+	return cancel
 }
 
 func (l *line) want(owners ...string) {

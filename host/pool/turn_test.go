@@ -33,7 +33,18 @@ func (g *gate) Take() bool {
 
 // waitInTurn is wait for one that needs a turn as well.
 func (l *line) waitInTurn(owner string, s pool.Spec, g *gate) {
-	l.begin(owner, func() (pool.Choice, error) { return l.q.AcquireInTurn(l.t.Context(), owner, s, g) })
+	go func() {
+		c, err := l.q.AcquireInTurn(l.t.Context(), owner, s, g)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if err != nil {
+			l.errs[owner] = err
+			return
+		}
+		l.choice[owner] = c
+		l.got = append(l.got, owner)
+	}()
+	synctest.Wait()
 }
 
 // TestPlaceIsGivenWithTheTurn: who needs a turn gets a place only with it, is passed by who needs none, and keeps its place in the queue.
