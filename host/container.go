@@ -59,8 +59,6 @@ type ContainerRequest struct {
 
 	// Observe is told of waiting, placement, streams and progress; it must not block. Nil: nobody is.
 	Observe func(Event)
-
-	turn *stepTurn // a step's; nil: it needs none
 }
 
 // Input puts a writable copy of an artifact into a container.

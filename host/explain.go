@@ -21,7 +21,7 @@ type PlacementState string
 const (
 	PlacementPlaced  PlacementState = "placed"  // it has a worker
 	PlacementWaiting PlacementState = "waiting" // every worker that would do is full
-	PlacementTurn    PlacementState = "turn"    // as many steps go side by side as may: it is placed, or comes to be, when one of them has ended
+	PlacementTurn    PlacementState = "turn"    // as many steps go side by side as may: it comes to be placed when one of them has ended
 	PlacementAsked   PlacementState = "asked"   // what would be, if it were asked for now
 )
 
@@ -67,8 +67,6 @@ func (h *Host) ExplainOwner(ctx context.Context, owner string) (*Explanation, er
 		e, err := h.explainWaiter(ctx, w, position)
 		if err == nil {
 			e.Workers, e.Err, err = h.explainWait(ctx, w, "") // who asks for an owner names no team
-			e.State = PlacementWaiting                        // there may be no room any more
-			e.barred(w)
 		}
 		return e, err
 	}

@@ -184,7 +184,7 @@ func TestExplainJobSaysWhoComesFirst(t *testing.T) {
 	}
 
 	// And before a place there is a turn.
-	done, err := takeTurn(ctx, h.turns, comer{owner: "goes"}, func(int) {})
+	done, err := h.turns.take(ctx, comer{owner: "goes"}, func(int) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +196,7 @@ func TestExplainJobSaysWhoComesFirst(t *testing.T) {
 	waits := map[string]int{"later": 0, "sooner": 7}
 	for _, owner := range slices.Sorted(maps.Keys(waits)) {
 		wg.Go(func() {
-			if err := h.turns.take(ctx, comer{owner: owner, priority: waits[owner]}, func(int) {}); !errors.Is(err, context.Canceled) {
+			if _, err := h.turns.take(ctx, comer{owner: owner, priority: waits[owner]}, func(int) {}); !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 		})

@@ -56,15 +56,15 @@ func TestTeamIsToldNoOthersNames(t *testing.T) {
 // TestTurnsNameNoOtherTeams: so it is with those who wait for their turn.
 func TestTurnsNameNoOtherTeams(t *testing.T) {
 	t.Parallel()
-	all := newTurns(1, func() {})
-	done, err := takeTurn(testkit.Context(t), all, comer{owner: "first"}, nil)
+	all := newTurns(1)
+	done, err := all.take(testkit.Context(t), comer{owner: "first"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(testkit.Context(t))
 	waits, ended := make(chan int), make(chan error)
 	go func() {
-		_, err := takeTurn(ctx, all, comer{owner: "run/r/blue", team: "blue"}, func(most int) { waits <- most })
+		_, err := all.take(ctx, comer{owner: "run/r/blue", team: "blue"}, func(most int) { waits <- most })
 		ended <- err
 	}()
 	<-waits

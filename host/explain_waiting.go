@@ -38,18 +38,10 @@ func (h *Host) Waiting(ctx context.Context, ownerPrefix string) ([]*Explanation,
 func (h *Host) explainWaiter(ctx context.Context, w pool.Waiter, position int) (e *Explanation, err error) {
 	e = &Explanation{Owner: w.Owner, State: PlacementWaiting, Waited: time.Since(w.Since), Position: position, Priority: w.Spec.Priority,
 		Reserved: w.Reserved, ReservedUntil: w.Until}
-	e.barred(w)
 	if w.Reserved != "" {
 		e.InTheWay, err = h.inTheWay(ctx, w)
 	}
 	return e, err
-}
-
-// barred makes e of one that has waited for a place, and lacks only its turn now; its position is that in the queue for places.
-func (e *Explanation) barred(w pool.Waiter) {
-	if w.Barred != nil && e.Err == nil {
-		e.State, e.Err = PlacementTurn, w.Barred
-	}
 }
 
 // explainWait is [pool.Queue.Explain] that also says what holds the room of full workers, as a team may hear of it; empty: as the operator may. Why is its error.

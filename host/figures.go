@@ -22,10 +22,6 @@ type Figures struct {
 func (h *Host) Figures() Figures {
 	out := Figures{Waiting: make(map[string]int), Turns: make(map[string]int), Streamed: h.streamed.all()}
 	for _, w := range h.queue.Waiting() {
-		if w.Barred != nil {
-			out.Turns[w.Spec.Team]++
-			continue
-		}
 		out.Waiting[w.Spec.Team]++
 		out.Longest = max(out.Longest, time.Since(w.Since))
 	}

@@ -152,7 +152,8 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 	h.openedAt = h.clock.steady()
 	h.jumps.look(h.clock) // it may be set before anything looks at it again
 	h.queue = pool.NewQueue(h.index, h.place)
-	h.turns = newTurns(hostTurns(cfg.Placement.Steps), h.queue.TurnsFreed)
+	h.turns = &turns{going: make(map[string]int), served: make(map[string]int)}
+	h.turns.set(hostTurns(cfg.Placement.Steps))
 	h.dir = opts.StateDir
 	if h.ephemeral() {
 		h.dir, h.store, err = openTempState(ctx)

@@ -63,8 +63,7 @@ func (h *Host) workerOfOwner(ctx context.Context, owner string) (string, error) 
 		Message: fmt.Sprintf("%s, whose worker is asked for, has no container yet: make that first", owner)}
 }
 
-// acquirePlace leases a place to an owner. Where it has to wait, it tells why. A step has its turn when this begins, not while it waits, and again once it has its
-// place.
+// acquirePlace leases a place to an owner. Where it has to wait, it tells why.
 func (h *Host) acquirePlace(ctx context.Context, owner string, spec pool.Spec, req ContainerRequest) (*placed, error) {
 	began := time.Now()
 	req.tell(Event{Kind: EventWaiting})
@@ -74,7 +73,7 @@ func (h *Host) acquirePlace(ctx context.Context, owner string, spec pool.Spec, r
 	if full, ok := errors.AsType[*pool.FullError](err); ok && spec.WaitLimit >= 0 {
 		req.tell(Event{Kind: EventWaiting, Message: full.Error()})
 		defer h.hearRoom(owner, func(text string) { req.tell(Event{Kind: EventWaiting, Message: text}) })()
-		choice, err = h.awaitPlace(ctx, owner, spec, req.turn)
+		choice, err = h.queue.Acquire(ctx, owner, spec)
 		if full, ok := errors.AsType[*pool.FullError](err); ok { // it has waited in vain
 			if failed := h.sayHolders(context.WithoutCancel(ctx), full.Reasons, spec.Team); failed != nil {
 				h.log.Warn("what holds the room of workers is not told", "owner", owner, "error", failed)
@@ -89,17 +88,4 @@ func (h *Host) acquirePlace(ctx context.Context, owner string, spec pool.Spec, r
 		p.Others = slices.DeleteFunc(h.place.Explain(h.index, spec), func(v pool.Verdict) bool { return v.Worker == p.Worker })
 	}
 	return p, nil
-}
-
-// awaitPlace waits for a place, and for a step's turn with it.
-func (h *Host) awaitPlace(ctx context.Context, owner string, spec pool.Spec, turn *stepTurn) (pool.Choice, error) {
-	if turn == nil {
-		return h.queue.Acquire(ctx, owner, spec)
-	}
-	turn.giveBack()
-	choice, err := h.queue.AcquireInTurn(ctx, owner, spec, turn)
-	if err == nil && choice.Held { // by somebody who made the owner's container meanwhile
-		err = turn.take(ctx)
-	}
-	return choice, err
 }

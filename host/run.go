@@ -247,7 +247,7 @@ func (h *Host) beginRun(ctx context.Context, req RunRequest) (*run, error) {
 		req.Grace = DefaultGrace
 	}
 	r := &run{h: h, req: req, id: req.ID, done: make(map[string]chan struct{}), results: make(map[string]StepResult),
-		artifacts: make(map[job.Ref]*Artifact), stdin: req.Stdin, turns: newTurns(int64(req.Parallel), h.queue.TurnsFreed)}
+		artifacts: make(map[job.Ref]*Artifact), stdin: req.Stdin, turns: newTurns(int64(req.Parallel))}
 	if req.Deliver == nil {
 		placing, err := h.RunPlacing(ctx, r.id)
 		if err != nil {

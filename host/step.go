@@ -25,15 +25,15 @@ func (r *run) step(ctx context.Context, s *job.Step) StepResult {
 	if err := r.awaitNeeds(ctx, s); err != nil {
 		return StepResult{Step: s.Name, State: StepSkipped, Err: err}
 	}
-	turn := r.turnOf(s)
-	defer turn.end()
-	if err := turn.take(ctx); err != nil {
+	done, err := r.turn(ctx, s)
+	if err != nil {
 		return StepResult{Step: s.Name, State: StepAborted, Err: r.endedBy(ctx)}
 	}
+	defer done()
 	lostOn := make(map[string]string)
 	var before StepResult
 	for n := 1; ; n++ {
-		res := r.attempt(ctx, s, n, turn, lostOn)
+		res := r.attempt(ctx, s, n, lostOn)
 		res.Attempts = n
 		if none, ok := errors.AsType[*pool.NoWorkerError](res.Err); ok && n > 1 { // what it came to is that it was lost
 			before.Err = fmt.Errorf("%w; it is not tried again: %w", before.Err, none)
@@ -65,7 +65,7 @@ func (r *run) hasRead(step string) bool {
 
 // attempt runs a step once, on none of the workers that lost it. It leaves nothing of the step's container behind unless the worker is
 // away or the host closes. A full disk is waited for wherever it is met: what has begun by then stays, and goes on.
-func (r *run) attempt(ctx context.Context, s *job.Step, n int, turn *stepTurn, lostOn map[string]string) (res StepResult) {
+func (r *run) attempt(ctx context.Context, s *job.Step, n int, lostOn map[string]string) (res StepResult) {
 	res.Step = s.Name
 	ctx, span := stepSpan(ctx, r.id, s.Name, n)
 	defer func() { endStepSpan(span, res) }()
@@ -87,7 +87,7 @@ func (r *run) attempt(ctx context.Context, s *job.Step, n int, turn *stepTurn, l
 	var c *Container
 	var p *Process
 	err := r.untilRoom(ctx, whileBeginning, func(why error) { observe(pauseEvent("", why)) }, func() error {
-		found, started, err := r.begin(ctx, s, n, turn, lostOn, observe)
+		found, started, err := r.begin(ctx, s, n, lostOn, observe)
 		c, p = cmp.Or(found, c), started // the next time may not come as far as this one
 		return err
 	})
@@ -145,14 +145,12 @@ func (r *run) attempt(ctx context.Context, s *job.Step, n int, turn *stepTurn, l
 }
 
 // begin has a step's container made, and its process started, or finds what it has begun before of that: the container is nil if there is none.
-func (r *run) begin(
-	ctx context.Context, s *job.Step, n int, turn *stepTurn, lostOn map[string]string, observe func(Event),
-) (c *Container, p *Process, err error) {
+func (r *run) begin(ctx context.Context, s *job.Step, n int, lostOn map[string]string, observe func(Event)) (c *Container, p *Process, err error) {
 	req, err := r.request(ctx, s, observe)
 	if err != nil {
 		return nil, nil, err
 	}
-	req.Exclude, req.turn = lostOn, turn
+	req.Exclude = lostOn
 	if c, err = r.h.Container(ctx, AttemptOwner(r.id, s.Name, n), req); err != nil {
 		return nil, nil, err
 	}

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/slipway-run/slipway/host/job"
 	"github.com/slipway-run/slipway/host/pool"
 )
 
@@ -23,18 +25,15 @@ const (
 	ownFiles     = 100
 )
 
-// turns bounds how many go side by side. Who waits goes as in the queue for a place: by priority, then the team of which fewer go, then
+// turns bounds how many go side by side. A nil one bounds nothing. Who waits goes as in the queue for a place: by priority, then the team of which fewer go, then
 // that which was let go less often since somebody waits, then age.
 type turns struct {
 	mu      sync.Mutex
 	most    int            // zero: any number
-	full    *TurnError     // why one may not go where they do
 	all     int            // that go
 	going   map[string]int // by team
 	served  map[string]int // by team, since somebody waits
 	waiting []*comer       // by age
-
-	freed func() // told of what lets one go who waits for a place, before those who wait here are let go; the lock is not held
 }
 
 // comer is who waits for a turn.
@@ -55,6 +54,9 @@ type turnWait struct {
 
 // waits lists who waits, the first to go first, as things stand.
 func (t *turns) waits() []turnWait {
+	if t == nil {
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	all := slices.Clone(t.waiting)
@@ -68,6 +70,9 @@ func (t *turns) waits() []turnWait {
 
 // ahead lists the owners of those who would go before somebody who came now, as his team may hear of them, and how many may go at a time, if he would have to wait; 0: he would go at once.
 func (t *turns) ahead(who comer) (owners []string, most int) {
+	if t == nil {
+		return nil, 0
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.most == 0 || t.all < t.most {
@@ -83,28 +88,28 @@ func (t *turns) ahead(who comer) (owners []string, most int) {
 	return owners, t.most
 }
 
-// newTurns returns turns of which most may go side by side, zero for any number. Freed must not be nil.
-func newTurns(most int64, freed func()) *turns {
-	t := &turns{going: make(map[string]int), served: make(map[string]int), freed: freed}
-	t.most = bound(most)
-	t.full = &TurnError{t.most}
+func newTurns(most int64) *turns {
+	if most <= 0 {
+		return nil
+	}
+	t := &turns{going: make(map[string]int), served: make(map[string]int)}
+	t.set(most)
 	return t
 }
-
-func bound(most int64) int { return int(min(max(most, 0), math.MaxInt32)) }
 
 // set changes how many may go side by side; nothing is any number. Those that go are not held up.
 func (t *turns) set(most int64) {
 	t.mu.Lock()
-	t.most = bound(most)
-	t.full = &TurnError{t.most}
-	t.mu.Unlock()
-	t.freed()
-	t.letNext()
+	defer t.mu.Unlock()
+	t.most = int(min(max(most, 0), math.MaxInt32))
+	t.next()
 }
 
-// take waits for a turn; waits is called if there is none at once. It has to be left at its end, once. The error is ctx's.
-func (t *turns) take(ctx context.Context, who comer, waits func(most int)) error {
+// take waits for a turn; waits is called if there is none at once. Done has to be called at its end, once. The error is ctx's.
+func (t *turns) take(ctx context.Context, who comer, waits func(most int)) (done func(), err error) {
+	if t == nil {
+		return func() {}, nil
+	}
 	c := &who
 	c.since, c.let = time.Now(), make(chan struct{})
 	t.mu.Lock()
@@ -112,59 +117,38 @@ func (t *turns) take(ctx context.Context, who comer, waits func(most int)) error
 	t.next()
 	most := t.most
 	t.mu.Unlock()
+	done = func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.leave(c.team)
+	}
 	select {
 	case <-c.let:
-		return nil
+		return done, nil
 	default:
 		waits(most)
 	}
 	select {
 	case <-c.let:
-		return nil
+		return done, nil
 	case <-ctx.Done():
 	}
 	t.mu.Lock()
-	i := slices.Index(t.waiting, c)
-	if i >= 0 {
+	defer t.mu.Unlock()
+	if i := slices.Index(t.waiting, c); i >= 0 {
 		t.waiting = slices.Delete(t.waiting, i, i+1)
-	}
-	t.mu.Unlock()
-	if i < 0 { // it was let go just now
+	} else { // it was let go just now
 		t.leave(c.team)
 	}
-	t.freed() // one who waits for a place may have been behind it
-	t.letNext()
-	return ctx.Err()
+	return nil, ctx.Err()
 }
 
-// leave ends a turn. Whose it is next is decided by freed and letNext, which come after.
+// leave ends a turn. The lock is held.
 func (t *turns) leave(team string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.all--
 	if t.going[team]--; t.going[team] == 0 {
 		delete(t.going, team)
 	}
-}
-
-// lets tells whether who, who waits for a place and not here, may go now: nobody who waits here must come before it by anything but age. The lock is held.
-func (t *turns) lets(who *comer) bool {
-	return t.most == 0 || t.all < t.most && !slices.ContainsFunc(t.waiting, func(c *comer) bool { return t.order(c, who) < 0 })
-}
-
-// let counts one who goes. The lock is held.
-func (t *turns) let(team string) {
-	t.all++
-	t.going[team]++
-	if len(t.waiting) > 0 {
-		t.served[team]++
-	}
-}
-
-// letNext lets go as many as may.
-func (t *turns) letNext() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.next()
 }
 
@@ -178,8 +162,10 @@ func (t *turns) next() {
 			}
 		}
 		c := t.waiting[first]
-		t.let(c.team)
 		t.waiting = slices.Delete(t.waiting, first, first+1)
+		t.all++
+		t.going[c.team]++
+		t.served[c.team]++
 		close(c.let)
 	}
 	if len(t.waiting) == 0 {
@@ -202,6 +188,29 @@ func hostTurns(configured int) int64 {
 		files = int64(configured)
 	}
 	return files
+}
+
+// turn waits until a step may go.
+func (r *run) turn(ctx context.Context, s *job.Step) (done func(), err error) {
+	waits := func(most int) {
+		r.crowded.Do(func() { // what is so of one step is so of all that come after it
+			r.tell(Event{Step: s.Name, Kind: EventWaiting, Message: fmt.Sprintf("for its turn, as others do: %d may go at a time", most)})
+		})
+	}
+	who := comer{owner: RunOwner(r.id, s.Name), team: s.Team, priority: s.Priority}
+	mine, err := r.turns.take(ctx, who, waits)
+	if err != nil {
+		return nil, err
+	}
+	all, err := r.h.turns.take(ctx, who, waits)
+	if err != nil {
+		mine()
+		return nil, err
+	}
+	return func() {
+		all()
+		mine()
+	}, nil
 }
 
 // turnWaits lists the steps that wait for a turn, of this host's or of their run's.

@@ -77,21 +77,10 @@ func TestStepsTakeTurns(t *testing.T) {
 	}
 }
 
-// takeTurn waits for a turn, and gives what ends it.
-func takeTurn(ctx context.Context, of *turns, who comer, waits func(most int)) (done func(), err error) {
-	if err := of.take(ctx, who, waits); err != nil {
-		return nil, err
-	}
-	return func() {
-		of.leave(who.team)
-		of.letNext()
-	}, nil
-}
-
 // TestOrderOfTurns: who waits for a turn goes by priority, then fairly between teams, then by age; who leaves takes no turn with him.
 func TestOrderOfTurns(t *testing.T) {
-	turns := newTurns(1, func() {})
-	done, err := takeTurn(t.Context(), turns, comer{team: "red"}, func(int) { t.Error("the first waits") })
+	turns := newTurns(1)
+	done, err := turns.take(t.Context(), comer{team: "red"}, func(int) { t.Error("the first waits") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +89,7 @@ func TestOrderOfTurns(t *testing.T) {
 	come := func(ctx context.Context, name, team string, priority int) {
 		waits := make(chan struct{})
 		comers.Go(func() {
-			done, err := takeTurn(ctx, turns, comer{owner: name, team: team, priority: priority}, func(int) { close(waits) })
+			done, err := turns.take(ctx, comer{owner: name, team: team, priority: priority}, func(int) { close(waits) })
 			if err != nil {
 				return
 			}
@@ -263,10 +252,10 @@ job "j" {
 
 // TestMoreTurns: who waits goes as soon as more may go side by side; with fewer, nobody who goes is held up.
 func TestMoreTurns(t *testing.T) {
-	turns := newTurns(1, func() {})
+	turns := newTurns(1)
 	take := func() (done func()) {
 		t.Helper()
-		done, err := takeTurn(t.Context(), turns, comer{}, func(int) { t.Error("it waits") })
+		done, err := turns.take(t.Context(), comer{}, func(int) { t.Error("it waits") })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -275,7 +264,7 @@ func TestMoreTurns(t *testing.T) {
 	done := take()
 	waits, went := make(chan int, 1), make(chan func(), 1)
 	go func() {
-		done, err := takeTurn(t.Context(), turns, comer{}, func(most int) { waits <- most })
+		done, err := turns.take(t.Context(), comer{}, func(most int) { waits <- most })
 		if err == nil {
 			went <- done
 		}

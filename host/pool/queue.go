@@ -21,7 +21,7 @@ import (
 // itself and has no bound but the wait limit.
 //
 // There is one invariant, kept under the index's lock: no waiter could be placed
-// now and have its turn, if it needs one (see turn.go), where a reserved worker takes only the waiter it is reserved for, those
+// now, where a reserved worker takes only the waiter it is reserved for, those
 // of a higher priority, and those that are not in its way. Each event (a worker added, changed or removed, a lease or
 // a volume gone, a reservation ended) touches one worker, so it is enough to offer
 // that one to the waiters; and an arrival that finds a place free passes nobody
@@ -45,7 +45,6 @@ type Queue struct {
 type waiter struct {
 	owner   string
 	query   *query
-	turn    Turn // nil: it needs none
 	since   time.Time
 	arrived uint64
 
@@ -54,7 +53,6 @@ type waiter struct {
 	witness  *entry // a compatible worker, full
 	choice   Choice
 	woken    chan struct{}  // closed with the choice made, or none: look again
-	barred   bool           // there was a place for it when its turn was not free
 	passed   int            // places given to later ones on workers that lacked nothing but room for it
 	reserved *entry         // the worker that is reserved for it
 	until    time.Time      // when that ends at the latest
@@ -81,18 +79,11 @@ func NewQueue(x *Index, p *Placer) *Queue {
 // passed; or that of ctx. A place that is given in the moment in which ctx ends
 // is the owner's: the error is nil then.
 func (q *Queue) Acquire(ctx context.Context, owner string, s Spec) (Choice, error) {
-	return q.acquire(ctx, owner, s, nil)
-}
-
-func (q *Queue) acquire(ctx context.Context, owner string, s Spec, turn Turn) (Choice, error) {
 	if err := ctx.Err(); err != nil {
 		return Choice{}, fmt.Errorf("wait for a place for %q: %w", owner, err)
 	}
-	w := &waiter{owner: owner, query: q.placer.query(q.index, s.clone()), turn: turn, since: time.Now(), place: -1}
+	w := &waiter{owner: owner, query: q.placer.query(q.index, s.clone()), since: time.Now(), place: -1}
 	limit := cmp.Or(s.WaitLimit, q.placer.rules.Load().waitLimit)
-	if turn != nil {
-		limit = max(limit, 0)
-	}
 	var late, again <-chan struct{}
 	var lapse <-chan time.Time
 	anew := false
@@ -141,9 +132,6 @@ func (q *Queue) acquire(ctx context.Context, owner string, s Spec, turn Turn) (C
 			}
 			if err := q.refusal(w.query, false); err != nil {
 				return Choice{}, &WaitError{Owner: owner, Waited: time.Since(w.since), Cause: err}
-			}
-			if turn != nil { // what it lacks is not a place
-				late = nil
 			}
 		}
 	}
@@ -204,7 +192,7 @@ func (q *Queue) enter(w *waiter, wait, anew bool) int {
 		w.arrived = q.arrived
 	}
 	best, compatible := q.placer.best(x, w.query)
-	if best != nil && w.takeTurn() {
+	if best != nil {
 		w.choice = q.placer.choice(x, w.query, best)
 		if w.place >= 0 {
 			q.remove(w)
@@ -278,12 +266,9 @@ func (q *Queue) freed(e *entry) {
 	}
 }
 
-// give places w on e, unless its turn has been taken just now. Where passes is
-// false nobody is passed by that, which saves looking for them.
+// give places w on e. Where passes is false nobody is passed by that, which saves
+// looking for them.
 func (q *Queue) give(w *waiter, e *entry, passes bool) {
-	if !w.takeTurn() {
-		return
-	}
 	if passes {
 		q.pass(w, e)
 	}
@@ -294,7 +279,7 @@ func (q *Queue) give(w *waiter, e *entry, passes bool) {
 	q.lease(w, e)
 }
 
-// next returns the waiter that e goes to, nil if it suits none whose turn is free, and whether that
+// next returns the waiter that e goes to, nil if it suits none, and whether that
 // one may pass others for which e lacks nothing but room.
 func (q *Queue) next(e *entry, judge func(*query, *entry) Reason) (first *waiter, passes bool) {
 	for _, w := range q.waiters {
@@ -302,8 +287,6 @@ func (q *Queue) next(e *entry, judge func(*query, *entry) Reason) (first *waiter
 			continue
 		}
 		switch r := judge(w.query, e); {
-		case r == OK && !w.mayGo():
-			w.bar(q.index, e)
 		case r == OK:
 			first = w
 		case r.lacking():

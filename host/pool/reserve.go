@@ -19,8 +19,6 @@ import (
 // most; one of a higher priority may take a worker over. The reservation ends
 //
 //   - when the waiter is placed, there or elsewhere, or leaves;
-//   - when the waiter would fit there but has no turn (see turn.go): who has none
-//     is not passed either;
 //   - when the worker can no longer take it: another is chosen then, if there is
 //     one, that with the fewest leases;
 //   - when it has lasted as long as the waiter had waited before it began, and a
@@ -48,7 +46,7 @@ func (q *Queue) pass(v *waiter, e *entry) {
 	most := q.placer.rules.Load().maxPassed
 	var first *waiter
 	for _, w := range q.waiters {
-		if w == v || !q.before(w, v) || !w.query.judge(e).lacking() || !v.query.hinders(w.query, e) || !w.mayGo() {
+		if w == v || !q.before(w, v) || !w.query.judge(e).lacking() || !v.query.hinders(w.query, e) {
 			continue
 		}
 		w.passed++

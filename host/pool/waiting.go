@@ -15,7 +15,6 @@ type Waiter struct {
 	Passed   int       // how often later ones got a place on a worker that lacked only room for it, and took of that
 	Reserved string    // the worker that is reserved for it; empty: none
 	Until    time.Time // when that ends at the latest
-	Barred   error     // why its turn is not free, where there was a place for it but for that; nil: what it waits for is a place
 
 	All bool // what [Queue.Explain] says names those of other teams, too: it is not for who waits
 
@@ -116,9 +115,6 @@ func (q *Queue) inOrder() []Waiter {
 		out[i] = Waiter{Owner: w.owner, Since: w.since, Passed: w.passed, query: w.query}
 		if w.reserved != nil {
 			out[i].Reserved, out[i].Until = w.reserved.Name, w.until
-		}
-		if w.barred {
-			out[i].Barred = w.turn.Free()
 		}
 	}
 	return out
