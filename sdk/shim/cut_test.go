@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/yamux"
 	"pgregory.net/rapid"
 
 	"github.com/slipway-run/slipway/internal/testkit"
@@ -329,6 +330,68 @@ func TestGhost(t *testing.T) {
 	}
 	if err := d.FollowProcess(testkit.Context(t), box, "p", 0, f); err != nil || l.out.String() != "on it goes" {
 		t.Errorf("%q, %v", l.out.String(), err)
+	}
+}
+
+// TestAcknowledgedAcrossACut: what was delivered before a relay was cut, and is acknowledged after that, is told the keeper only once it has told as much on the new
+// relay: before, it would ignore that, and wait for ever.
+func TestAcknowledgedAcrossACut(t *testing.T) {
+	acks, delivered := make(chan sdk.Position), make(chan struct{})
+	relays := 0
+	opened := wire.Opened{State: sdk.ProcessRunning}
+	output := sdk.Record{Stream: sdk.Stdout, Data: []byte("0123456789")}
+	d := patient(t, evil(func(c *wire.Conn, s *yamux.Stream, r wire.Request) {
+		relays++
+		if relays == 1 {
+			if err := errors.Join(c.WriteMessage(wire.KindOpened, opened), c.WriteOutput(output)); err != nil {
+				t.Error(err)
+			}
+			<-delivered
+			s.Session().Close()
+			return
+		}
+		for range 2 { // the second is taken once it is known what the first one said
+			acks <- 10
+		}
+		if err := c.WriteMessage(wire.KindOpened, opened); err != nil {
+			t.Error(err)
+		}
+		if r.Follow.From != 0 {
+			t.Errorf("it is followed on from %d", r.Follow.From)
+		}
+		kind, p, err := c.Read()
+		early := err != nil || kind != wire.KindStdin || string(p) != "typed" // acknowledgements go before stdin
+		if early {
+			t.Errorf("before anything is told: kind %d, %q, %v", kind, p, err)
+		}
+		if err := errors.Join(c.WriteNumber(wire.KindTaken, 5), c.WriteOutput(output)); err != nil {
+			t.Error(err)
+		}
+		if !early {
+			kind, p, err = c.Read()
+			if n, wrong := wire.Number(p); err != nil || kind != wire.KindAck || wrong != nil || n != 10 {
+				t.Errorf("once it is told: kind %d, %q, %v", kind, p, err)
+			}
+		}
+		if err := errors.Join(c.WriteMessage(wire.KindExit, &wire.Exit{Reason: sdk.ExitExited}), c.Write(wire.KindEnd)); err != nil {
+			t.Error(err)
+		}
+	}), Options{})
+	var typing sync.WaitGroup
+	defer typing.Wait()
+	stdin, feed := io.Pipe()
+	defer feed.Close()
+	l := &listener{t: t}
+	f := l.follow()
+	f.Acks, f.Stdin = acks, stdin
+	got := f.Output
+	f.Output = func(r []sdk.Record) error {
+		defer close(delivered)
+		return got(r)
+	}
+	typing.Go(func() { _, _ = io.WriteString(feed, "typed") })
+	if err := d.FollowProcess(testkit.Context(t), box, "p", 0, f); err != nil || l.out.String() != "0123456789" || len(l.exits) != 1 || relays != 2 {
+		t.Errorf("%v, %q, %d exits, %d relays", err, l.out.String(), len(l.exits), relays)
 	}
 }
 

@@ -74,7 +74,7 @@ func (f *follower) run() error {
 			return err
 		}
 		f.mu.Lock()
-		l := &leg{f: f, from: f.acked, next: f.acked, skip: f.delivered, told: f.acked}
+		l := &leg{f: f, from: f.acked, next: f.acked, skip: f.delivered, behind: f.acked < f.delivered, told: f.acked}
 		f.mu.Unlock()
 		// Before its keeper is known to have opened this follower there is nothing to resume.
 		err = s.call(f.ctx, wire.Request{Verb: wire.VerbFollow, Process: f.process,

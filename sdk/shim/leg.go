@@ -23,6 +23,7 @@ type leg struct {
 	from    sdk.Position
 	next    sdk.Position // where the next record of this relay begins
 	skip    sdk.Position // Output has got what is before
+	behind  bool         // the keeper of this relay has not told as much again; it ignores acknowledgements of what it has not told. The follower's mutex guards it
 	deaf    bool         // it takes no stdin
 	exited  bool         // the exit came on this relay
 	batch   []sdk.Record
@@ -125,6 +126,12 @@ func (l *leg) record(t *talk, kind wire.Kind, p []byte) error {
 		return err
 	}
 	l.next = r.End()
+	if l.behind && l.next >= l.skip {
+		l.f.mu.Lock()
+		l.behind = false
+		l.f.changed.Broadcast()
+		l.f.mu.Unlock()
+	}
 	if l.next <= l.skip {
 		return nil
 	}
@@ -301,7 +308,7 @@ func (l *leg) wait(t *talk, buf []byte) (ack sdk.Position, chunk []byte, end boo
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for t.ctx.Err() == nil {
-		if f.acked > l.told {
+		if f.acked > l.told && !l.behind {
 			l.told = f.acked
 			return l.told, nil, false
 		}
@@ -314,7 +321,7 @@ func (l *leg) wait(t *talk, buf []byte) (ack sdk.Position, chunk []byte, end boo
 				return 0, nil, true
 			}
 		}
-		if f.exited && f.acked == f.delivered && !l.waiting {
+		if f.exited && f.acked == f.delivered && !l.behind && !l.waiting {
 			l.waiting = true
 			t.patience(f.d.o.CallTimeout)
 		}
