@@ -100,6 +100,7 @@ func TestTimeoutAfterRestart(t *testing.T) {
 	if row := lateRow(t, h); row.State != lifecycle.ProcessRunning || h.deadlineOf(row).left(clk.clock().wall()) != 20*time.Minute {
 		t.Fatalf("it is %s, its deadline %v at %v", row.State, row.Deadline, clk.clock().wall())
 	}
+	clk.awaited(t, 20*time.Minute)
 	clk.pass(20 * time.Minute)
 	wantsTimedOut(t, h, req, time.Hour)
 	if left := onWorker(t, rt, "m"); len(left) > 0 {
@@ -116,6 +117,7 @@ func TestResumedTimeout(t *testing.T) {
 	h := openHost(t, rt, opts, "m")
 	req.Events = func(e Event) {
 		if e.Kind == EventStarted {
+			clk.awaited(t, 10*time.Minute)
 			clk.pass(10 * time.Minute)
 		}
 	}

@@ -142,6 +142,7 @@ func (x *expiries) run(ctx context.Context, c clock, look func(reap.Thing) (agai
 		left := at.Sub(c.wall())
 		if ok && left > 0 {
 			timer = c.after(left)
+			left = at.Sub(c.wall()) // it may have passed, or the clock been set, while the timer was
 		}
 		if !ok || left > 0 {
 			select {
@@ -255,18 +256,19 @@ func (h *Host) lookAtExpired(ctx context.Context, t reap.Thing) (v ReapVerdict, 
 	ctx, cancel := context.WithTimeout(ctx, cleanupTime)
 	defer cancel()
 	v = ReapVerdict{Kind: string(t.Kind), ID: t.ID, Action: ReapKeep}
+	now := h.clock.wall() // one for the whole look: what is not over by it is looked at again
 	if t.Kind == artifactKind {
-		again, err = h.lookAtArtifact(ctx, t.ID, &v)
+		again, err = h.lookAtArtifact(ctx, now, t.ID, &v)
 	} else {
-		again, held, err = h.lookAtContainer(ctx, t.ID, &v)
+		again, held, err = h.lookAtContainer(ctx, now, t.ID, &v)
 	}
-	if !again.After(h.clock.wall()) { // something else is in its way
+	if !again.After(now) { // something else is in its way
 		again = time.Time{}
 	}
 	return v, again, held, err
 }
 
-func (h *Host) lookAtContainer(ctx context.Context, id string, v *ReapVerdict) (again time.Time, held bool, err error) {
+func (h *Host) lookAtContainer(ctx context.Context, now time.Time, id string, v *ReapVerdict) (again time.Time, held bool, err error) {
 	err = h.store.View(ctx, func(tx *store.Tx) error {
 		row, err := tx.Container(id)
 		if err != nil {
@@ -280,7 +282,7 @@ func (h *Host) lookAtContainer(ctx context.Context, id string, v *ReapVerdict) (
 		again, err = expires(row, processes, h.goes)
 		return err
 	})
-	if err != nil || again.IsZero() || again.After(h.clock.wall()) {
+	if err != nil || again.IsZero() || again.After(now) {
 		return again, held, err
 	}
 	doomed, err := h.giveUpContainer(ctx, id)
@@ -295,7 +297,7 @@ func (h *Host) lookAtContainer(ctx context.Context, id string, v *ReapVerdict) (
 	return time.Time{}, false, err
 }
 
-func (h *Host) lookAtArtifact(ctx context.Context, id string, v *ReapVerdict) (again time.Time, err error) {
+func (h *Host) lookAtArtifact(ctx context.Context, now time.Time, id string, v *ReapVerdict) (again time.Time, err error) {
 	var row store.Artifact
 	err = h.store.View(ctx, func(tx *store.Tx) (err error) {
 		row, err = tx.Artifact(id)
@@ -304,7 +306,7 @@ func (h *Host) lookAtArtifact(ctx context.Context, id string, v *ReapVerdict) (a
 	if err != nil || row.ID == "" || row.Owner != "" || row.ExpiresAt.IsZero() {
 		return time.Time{}, err
 	}
-	if at := h.artifactGoes(row); at.After(h.clock.wall()) {
+	if at := h.artifactGoes(row); at.After(now) {
 		return at, nil
 	}
 	look := reap.Snapshot{Rules: h.rules()}

@@ -255,22 +255,20 @@ const resumedAfter = time.Second
 
 // tellPaused tells why following does not go on.
 func (p *Process) tellPaused(why error) {
-	p.mu.Lock()
-	p.isPaused = true
-	f := p.paused
-	p.mu.Unlock()
-	if f != nil {
-		f(why)
+	p.telling.Lock()
+	defer p.telling.Unlock()
+	p.pausedFor = why
+	if p.paused != nil {
+		p.paused(why)
 	}
 }
 
 // tellResumed tells that it goes on, if it did not.
 func (p *Process) tellResumed() {
-	p.mu.Lock()
-	f, was := p.paused, p.isPaused
-	p.isPaused = false
-	p.mu.Unlock()
-	if was && f != nil {
-		f(nil)
+	p.telling.Lock()
+	defer p.telling.Unlock()
+	if p.pausedFor != nil && p.paused != nil {
+		p.paused(nil)
 	}
+	p.pausedFor = nil
 }

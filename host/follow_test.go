@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -168,4 +169,19 @@ job "j" {
 		t.Errorf("left: %q", left)
 	}
 	_ = store.ErrNotFound
+}
+
+// TestPausedBefore: who asks to be told of pauses while there is one is told of it, and of its end; who asks after it is told neither.
+func TestPausedBefore(t *testing.T) {
+	var p Process
+	var told []error
+	tell := func(why error) { told = append(told, why) }
+	p.tellPaused(errAway)
+	p.OnPause(tell)
+	p.tellResumed()
+	p.OnPause(tell)
+	p.tellResumed()
+	if !slices.Equal(told, []error{errAway, nil}) {
+		t.Errorf("told %v", told)
+	}
 }

@@ -29,28 +29,29 @@ func TestSealFails(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			rt := newMemory(t, "m")
-			mended := make(chan struct{})
-			o := &hooked{Runtime: rt}
-			o.on = map[string]func(int, func() error) error{c.call: func(n int, real func() error) error {
-				select {
-				case <-mended:
-				default:
-					if n <= c.fails {
-						return c.err
+			testkit.Bubble(t, func(t testing.TB) {
+				rt := newMemory(t, "m")
+				mended := make(chan struct{})
+				o := &hooked{Runtime: rt}
+				o.on = map[string]func(int, func() error) error{c.call: func(n int, real func() error) error {
+					select {
+					case <-mended:
+					default:
+						if n <= c.fails {
+							return c.err
+						}
 					}
+					return real()
+				}}
+				cfg := testConfig("m")
+				cfg.Timing.WorkerGone = 300 * time.Millisecond
+				if c.want == "s=succeeded" {
+					cfg.Timing.WorkerGone = time.Hour
 				}
-				return real()
-			}}
-			cfg := testConfig("m")
-			cfg.Timing.WorkerGone = 300 * time.Millisecond
-			if c.want == "s=succeeded" {
-				cfg.Timing.WorkerGone = time.Hour
-			}
-			h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": o}})
-			told := make(chan Event, 1000)
-			target := filepath.Join(t.TempDir(), "out")
-			res, err := h.Run(testkit.Context(t), RunRequest{ID: "r", Outputs: map[string]string{"o": target}, Events: func(e Event) { told <- e }, Job: parseJob(t, `
+				h := openConfig(t, cfg, Options{Runtimes: map[string]sdk.Runtime{"memory": o}})
+				told := make(chan Event, 1000)
+				target := filepath.Join(t.TempDir(), "out")
+				res, err := h.Run(testkit.Context(t), RunRequest{ID: "r", Outputs: map[string]string{"o": target}, Events: func(e Event) { told <- e }, Job: parseJob(t, `
 job "j" {
   step "s" {
     outputs = ["o"]
@@ -61,23 +62,24 @@ job "j" {
   }
   output "o" { from = step.s.o }
 }`)})
-			close(mended)
-			if err != nil || states(res) != c.want {
-				t.Fatalf("%s (%v), want %s: %v", states(res), res.Steps[0].Err, c.want, err)
-			}
-			if _, err := os.ReadFile(filepath.Join(target, "f")); (err == nil) != (c.want == "s=succeeded") {
-				t.Errorf("its output: %v", err)
-			}
-			paused := 0
-			for len(told) > 0 {
-				if e := <-told; e.Kind == EventPaused {
-					paused++
+				close(mended)
+				if err != nil || states(res) != c.want {
+					t.Fatalf("%s (%v), want %s: %v", states(res), res.Steps[0].Err, c.want, err)
 				}
-			}
-			if want := c.call == "seal" && c.fails > 0 && c.name != "refused"; want != (paused == 1) && c.call == "seal" {
-				t.Errorf("it was told %d times that it waits", paused)
-			}
-			testkit.Until(t, "the worker is empty", func() bool { return len(onWorker(t, rt, "m")) == 0 })
+				if _, err := os.ReadFile(filepath.Join(target, "f")); (err == nil) != (c.want == "s=succeeded") {
+					t.Errorf("its output: %v", err)
+				}
+				paused := 0
+				for len(told) > 0 {
+					if e := <-told; e.Kind == EventPaused {
+						paused++
+					}
+				}
+				if want := c.call == "seal" && c.fails > 0 && c.name != "refused"; want != (paused == 1) && c.call == "seal" {
+					t.Errorf("it was told %d times that it waits", paused)
+				}
+				testkit.Until(t, "the worker is empty", func() bool { return len(onWorker(t, rt, "m")) == 0 })
+			})
 		})
 	}
 }

@@ -70,7 +70,7 @@ func TestSlowByAMinute(t *testing.T) {
 	since := clk.clock().wall()
 	destroyed := make(chan error, 1)
 	go func() { destroyed <- c.Destroy(ctx) }()
-	testkit.Until(t, "it is owed", func() bool { return h.Workers()[0].Owed.Containers == 1 })
+	testkit.Until(t, "both are owed", func() bool { o := h.Workers()[0].Owed; return o.Containers == 1 && o.Volumes == 1 })
 	for range 2 { // and still is a minute later
 		if owed := h.Workers()[0].Owed; owed.Containers != 1 || owed.Volumes != 1 || !owed.Since.Equal(since) || owed.Why != "" {
 			t.Errorf("owed is %+v, want a container and a volume since %v", owed, since)
@@ -127,6 +127,7 @@ func TestRebornInMidDestroy(t *testing.T) {
 				caller.Go(func() { _ = c.Destroy(testkit.Context(t)) }) // what it could not do is owed
 				<-asked
 				clk.pass(time.Minute)
+				testkit.Until(t, "what is owed is known", func() bool { return r.h.Workers()[0].Owed.Containers == containers })
 				if owed := r.h.Workers()[0].Owed; owed.Containers != containers || owed.Since.IsZero() || !owed.Since.Equal(since) {
 					t.Errorf("owed is %+v, want %d containers since %v", owed, containers, since)
 				}

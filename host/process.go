@@ -55,12 +55,14 @@ type Process struct {
 	stored chan struct{} // closed once there is a place for output
 	done   chan struct{} // closed once outcome is set
 
-	mu       sync.Mutex
-	stdin    *stdinSource       // nil: none
-	again    context.CancelFunc // ends the present follower, so that the next one has the stdin
-	outcome  Outcome
-	paused   func(why error) // told when the worker goes away, and with nil when it is back
-	isPaused bool            // that was told last
+	mu      sync.Mutex
+	stdin   *stdinSource       // nil: none
+	again   context.CancelFunc // ends the present follower, so that the next one has the stdin
+	outcome Outcome
+
+	telling   sync.Mutex      // so that what is told comes in the order in which it happens
+	paused    func(why error) // told when the worker goes away, and with nil when it is back
+	pausedFor error           // why it does not go on; nil: it does
 }
 
 // Owner is whose container the process is in; see [AttemptOwner].
@@ -312,11 +314,14 @@ func (p *Process) Signal(ctx context.Context, s sdk.Signal) error {
 	})
 }
 
-// OnPause has f called when the worker goes away under the process, with the reason, and with nil when it is back.
+// OnPause has f called when the worker goes away under the process, or is away already, with the reason, and with nil when it is back. It must not wait.
 func (p *Process) OnPause(f func(why error)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.telling.Lock()
+	defer p.telling.Unlock()
 	p.paused = f
+	if p.pausedFor != nil && f != nil { // since before anybody asked
+		f(p.pausedFor)
+	}
 }
 
 // endProcess writes how a process ended. The first ending stays.

@@ -55,7 +55,7 @@ func TestPluginKilledAtEveryPoint(t *testing.T) {
 				if name != at.name || seen.Add(1) != int64(at.nth) {
 					return
 				}
-				if err := syscall.Kill(h.plugins[0].proc.State().PID, syscall.SIGKILL); err != nil {
+				if err := killNow(h); err != nil {
 					t.Error(err)
 				}
 				kills.Add(1)
@@ -190,7 +190,7 @@ func TestCallersAcrossPluginKills(t *testing.T) {
 			var seen atomic.Int64
 			h = openConfig(t, worldConfig(plugin, world.socket, "m"), Options{Launch: restless(), fault: func(name string) {
 				if name == at.name && seen.Add(1) == int64(at.nth) {
-					if err := syscall.Kill(h.plugins[0].proc.State().PID, syscall.SIGKILL); err != nil {
+					if err := killNow(h); err != nil {
 						t.Error(err)
 					}
 				}
@@ -202,4 +202,13 @@ func TestCallersAcrossPluginKills(t *testing.T) {
 			wantOnce(t, res, world)
 		})
 	}
+}
+
+// killNow kills the process of a host's plugin, which must be there: no process has the number 0, and a signal to that goes to whoever sends it.
+func killNow(h *Host) error {
+	pid := h.plugins[0].proc.State().PID
+	if pid == 0 {
+		return errors.New("the plugin is not there to be killed")
+	}
+	return syscall.Kill(pid, syscall.SIGKILL)
 }

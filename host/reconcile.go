@@ -29,7 +29,7 @@ type reconciler struct {
 	due     map[reap.Kind][]reap.Thing  // to be tried, the first first; some may be paid by now
 	trying  map[reap.Kind]int           // under way
 	waiting map[reap.Thing][]reap.Thing // what cannot go before a thing
-	held    map[reap.Thing]bool         // not to be tried now
+	held    map[reap.Thing]int          // by how many: not to be tried now
 	next    time.Time                   // when something is due again that has failed; zero: nothing is
 	failed  int                         // tries that have failed
 	changed chan struct{}               // closed, and replaced, whenever something was tried
@@ -79,7 +79,7 @@ func (h *Host) reconciler(worker string) *reconciler {
 	r := h.reconcilers[worker]
 	if r == nil {
 		r = &reconciler{h: h, worker: worker, turn: make(chan struct{}, 1), debts: make(map[reap.Thing]*debt), due: make(map[reap.Kind][]reap.Thing),
-			trying: make(map[reap.Kind]int), waiting: make(map[reap.Thing][]reap.Thing), held: make(map[reap.Thing]bool), changed: make(chan struct{}), wake: make(chan struct{}, 1)}
+			trying: make(map[reap.Kind]int), waiting: make(map[reap.Thing][]reap.Thing), held: make(map[reap.Thing]int), changed: make(chan struct{}), wake: make(chan struct{}, 1)}
 		h.reconcilers[worker] = r
 	}
 	return r
@@ -237,7 +237,7 @@ func (r *reconciler) begin(tries *sync.WaitGroup) (wait time.Duration, over bool
 			if d == nil || d.state != debtDue {
 				continue
 			}
-			if r.held[t] {
+			if r.held[t] > 0 {
 				d.state = debtBlocked
 				continue
 			}
@@ -378,10 +378,13 @@ func (h *Host) settled(worker string, t reap.Thing) {
 func (r *reconciler) hold(t reap.Thing) (letGo func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.held[t] = true
+	r.held[t]++
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
+		if r.held[t]--; r.held[t] > 0 {
+			return
+		}
 		delete(r.held, t)
 		if d := r.debts[t]; d != nil {
 			r.hasten(t, d)

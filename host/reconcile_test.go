@@ -195,20 +195,18 @@ func TestOwedIsTold(t *testing.T) {
 // TestFailureIsTold: of several things whoever waits for them is told what could not be destroyed, however early that was known.
 func TestFailureIsTold(t *testing.T) {
 	t.Parallel()
-	release, late := make(chan struct{}), make(chan string, 1)
+	release := make(chan struct{})
+	var late atomic.Pointer[string]
 	o := &hooked{Runtime: newMemory(t, "m")}
 	o.hook = func(ctx context.Context, call, id string, _ int, real func() error) error {
 		if call != "destroy" {
 			return real()
 		}
-		select {
-		case hangs := <-late:
-			late <- hangs
-			if id != hangs {
+		if hangs := late.Load(); hangs != nil {
+			if id != *hangs {
 				return sdk.NewInternal(nil, "device or resource busy")
 			}
 			<-release
-		default:
 		}
 		return real()
 	}
@@ -220,7 +218,7 @@ func TestFailureIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		if owner == "hangs" {
-			late <- string(c.id)
+			late.Store(new(string(c.id)))
 		}
 		if _, err := h.noteDoomed(t.Context(), string(c.id), doom{}); err != nil {
 			t.Fatal(err)
@@ -240,7 +238,6 @@ func TestFailureIsTold(t *testing.T) {
 	if err := <-ended; !errors.Is(err, sdk.Internal) {
 		t.Errorf("it ended with %v", err)
 	}
-	<-late
 }
 
 // askedContext tells whenever somebody asks whether it has ended.
@@ -351,5 +348,32 @@ func TestDescribe(t *testing.T) {
 	}
 	if things[0] != v {
 		t.Errorf("the caller's order became %v", things)
+	}
+}
+
+// TestHeldByTwo: what two keep from being destroyed is not destroyed when one of them lets it go.
+func TestHeldByTwo(t *testing.T) {
+	t.Parallel()
+	o := &hooked{Runtime: newMemory(t, "m")}
+	h := openHost(t, o, Options{}, "m")
+	c, err := h.Container(t.Context(), "owner", ContainerRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, thing := h.reconciler("m"), containerThing(string(c.id))
+	one, other := r.hold(thing), r.hold(thing)
+	if _, err := h.noteDoomed(t.Context(), string(c.id), doom{}); err != nil {
+		t.Fatal(err)
+	}
+	one()
+	r.mu.Lock()
+	held := r.held[thing]
+	r.mu.Unlock()
+	if held != 1 {
+		t.Errorf("it is held %d times", held)
+	}
+	other()
+	if err := h.awaitGone(testkit.Context(t), "m", destroyPatience, thing); err != nil {
+		t.Error(err)
 	}
 }

@@ -22,9 +22,9 @@ type roomLog struct {
 
 // Room tells whether the state directory can take new work, and how much room there is for it.
 func (h *Host) Room(ctx context.Context) store.Room {
-	room := h.store.Room(ctx)
 	h.roomLog.mu.Lock()
 	defer h.roomLog.mu.Unlock()
+	room := h.store.Room(ctx) // with the lock, so that what was measured last is what is told last
 	switch was := h.roomLog.full; {
 	case room.Full != nil && !was:
 		h.log.Warn("the disk of the state directory is full: nothing new is taken until there is room; what runs goes on, and what is to be destroyed is",

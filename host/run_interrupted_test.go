@@ -193,7 +193,7 @@ job "j" {
     inputs = { p = step.a.p }
     run {
       path = "sh"
-      args = ["-c", "sleep 1"]
+      args = ["-c", "trap 'exit 0' USR1; echo ready; while :; do sleep 0.01; done"]
     }
   }
   output "o" { from = step.a.o }
@@ -230,7 +230,19 @@ job "j" {
 	closeTestHost(t, h)
 	<-ended
 	h = openHost(t, rt, Options{StateDir: dir}, "m", "n")
-	res, err := h.Run(t.Context(), req)
+	req.Events = func(e Event) {
+		if e.Kind != EventStarted || e.Step != "b" {
+			return
+		}
+		_, err := firstRecord(t, e.Process)
+		if err == nil {
+			err = e.Process.Signal(t.Context(), "USR1")
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	res, err := h.Run(testkit.Context(t), req)
 	if err != nil || !res.Succeeded() {
 		t.Fatalf("%v: %v", states(res), errors.Join(err, res.Steps[0].Err))
 	}

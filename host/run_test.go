@@ -256,36 +256,38 @@ job "endless" {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			h := openHost(t, newMemory(t, "m"), Options{}, "m")
-			ctx, cancel := context.WithCancelCause(t.Context())
-			defer cancel(nil)
-			var p *Process
-			kill := make(chan struct{})
-			res, err := h.Run(ctx, RunRequest{Job: parseJob(t, text(c.extra)), Kill: kill, Events: func(e Event) {
-				if e.Kind == EventStarted {
-					p = e.Process
-					awaitText(t, p, "here") // its timeout counts from when this returns
-					if c.interrupt {
-						cancel(c.cause)
+			testkit.Bubble(t, func(t testing.TB) { // no time passes while anything goes on: what is told to end has its time, and what is killed its moment
+				h := openHost(t, newMemory(t, "m"), Options{}, "m")
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				var p *Process
+				kill := make(chan struct{})
+				res, err := h.Run(ctx, RunRequest{Job: parseJob(t, text(c.extra)), Kill: kill, Events: func(e Event) {
+					if e.Kind == EventStarted {
+						p = e.Process
+						awaitText(t, p, "here") // its timeout counts from when this returns
+						if c.interrupt {
+							cancel(c.cause)
+						}
+						if c.kill {
+							close(kill)
+						}
 					}
-					if c.kill {
-						close(kill)
-					}
+				}})
+				if err != nil {
+					t.Fatal(err)
 				}
-			}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := res.Steps[0].State; got != c.want {
-				t.Errorf("state %s, want %s (%v)", got, c.want, res.Steps[0].Err)
-			}
-			if err := res.Steps[0].Err; err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("it says %v, want %q", err, c.says)
-			}
-			if out := output(t, p); out != "here\ntold\n" && !c.kill {
-				t.Errorf("output %q", out)
-			}
-			checkEmpty(t, h)
+				if got := res.Steps[0].State; got != c.want {
+					t.Errorf("state %s, want %s (%v)", got, c.want, res.Steps[0].Err)
+				}
+				if err := res.Steps[0].Err; err == nil || !strings.Contains(err.Error(), c.says) {
+					t.Errorf("it says %v, want %q", err, c.says)
+				}
+				if out := output(t, p); out != "here\ntold\n" && !c.kill {
+					t.Errorf("output %q", out)
+				}
+				checkEmpty(t, h)
+			})
 		})
 	}
 }

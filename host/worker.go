@@ -109,9 +109,11 @@ func (w *worker) repeat(ctx context.Context, what string, f func(context.Context
 // failed notes that a call found the worker away, and has it looked at. Where only its containers are known to be away, such a call says nothing
 // of its volumes: the look tells.
 func (w *worker) failed(conn sdk.Worker, err error) {
-	if !w.withoutContainers() {
-		w.setAway(conn, err)
+	w.mu.Lock()
+	if !w.half.away(0) {
+		w.noteAway(conn, err)
 	}
+	w.mu.Unlock()
 	w.lookNow()
 }
 
@@ -162,6 +164,11 @@ func (w *worker) setStatus(s sdk.Status) {
 func (w *worker) setAway(conn sdk.Worker, why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.noteAway(conn, why)
+}
+
+// noteAway is setAway. The lock is held.
+func (w *worker) noteAway(conn sdk.Worker, why error) {
 	if conn != nil && w.conn != nil && w.conn != conn {
 		return
 	}

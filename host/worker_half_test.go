@@ -48,6 +48,7 @@ func TestContainersAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := script(t, h, "runs", "until [ -e /go ]; do sleep 0.02; done; echo done")
+	testkit.Until(t, "it is followed", func() bool { return o.calls("follow") > 0 })
 	set(true)
 	w.lookNow()
 	testkit.Until(t, "placement pauses the worker", func() bool { return h.index.Workers()[0].Paused == gardenAway })
@@ -114,6 +115,7 @@ func TestContainersAwayForLong(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := script(t, h, "runs", "until [ -e /go ]; do sleep 0.02; done")
+	testkit.Until(t, "it is followed", func() bool { return o.calls("follow") > 0 })
 	set(true)
 	w.lookNow()
 	testkit.Until(t, "the worker stalls", func() bool { return h.index.Workers()[0].State == pool.Stalled })
