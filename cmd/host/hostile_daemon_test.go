@@ -32,7 +32,7 @@ func TestDaemonUnderLies(t *testing.T) {
 		"progress without end":                      {-1, "create container"},
 		"a list without end":                        {0, ""},
 		"long refusal":                              {codeExecFailed, "xxx"},
-		"answers nothing":                           {-1, ""},
+		"answers nothing":                           {-1, "said"},
 		"workers without end":                       {codeExecFailed, ""},
 		"honest":                                    {0, ""},
 	}

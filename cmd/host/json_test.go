@@ -52,7 +52,8 @@ func TestJSON(t *testing.T) {
 			t.Errorf("event %q is not documented: %s", kind, line)
 		}
 		checkFields(t, e, fields[kind], line)
-		if e["step"] == "good" {
+		slow, _ := e["message"].(string)
+		if e["step"] == "good" && !strings.HasPrefix(slow, "for worker ") { // which is told on a machine that has much to do
 			if good = append(good, kind); kind == "output" {
 				text, _ := e["text"].(string)
 				data, _ := e["data"].(string)

@@ -140,6 +140,9 @@ func TestSlowReaderOrder(t *testing.T) {
 	for line := range strings.Lines(string(stdout)) {
 		var e jsonEvent
 		strict(t, line, &e)
+		if strings.HasPrefix(e.Message, "for worker ") { // which is told on a machine that has much to do
+			continue
+		}
 		if kinds = append(kinds, e.Event); e.Text != nil {
 			printed += len(*e.Text)
 		}

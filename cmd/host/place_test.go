@@ -190,7 +190,7 @@ type result struct {
 func unhurriedly(text string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, "slipway: waiting for ") && !strings.HasPrefix(line, "slipway: waits: ") {
+		if !strings.HasPrefix(line, "slipway: waiting for ") && !strings.HasPrefix(line, "slipway: waits: ") && !strings.Contains(line, " - waits: for worker ") {
 			kept.WriteString(line)
 		}
 	}

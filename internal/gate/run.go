@@ -181,7 +181,7 @@ func (g *gate) scan(ctx context.Context, event eventFunc, commands ...command) (
 		stdout.Close()
 		stderr.Close()
 	}()
-	x, err := testjson.ScanTestOutput(testjson.ScanConfig{Stdout: results, Stderr: remarks, Handler: handler{event, g.out}, IgnoreNonJSONOutputLines: true})
+	x, err := testjson.ScanTestOutput(testjson.ScanConfig{Stdout: results, Stderr: remarks, Handler: handler{new(sync.Mutex), event, g.out}, IgnoreNonJSONOutputLines: true})
 	results.CloseWithError(err) // if it stopped before the end
 	remarks.CloseWithError(err)
 	running.Wait()
@@ -279,15 +279,22 @@ func (g *gate) say(format string, args ...any) { fmt.Fprintf(g.out, format+"\n",
 
 type eventFunc = func(testjson.TestEvent, *testjson.Execution) error
 
-// handler passes events on, and what go test says beside them.
+// handler passes events on, and what go test says beside them, which come at the same time.
 type handler struct {
+	mu    *sync.Mutex
 	event eventFunc
 	out   io.Writer
 }
 
-func (h handler) Event(e testjson.TestEvent, x *testjson.Execution) error { return h.event(e, x) }
+func (h handler) Event(e testjson.TestEvent, x *testjson.Execution) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.event(e, x)
+}
 
 func (h handler) Err(line string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	_, err := fmt.Fprintln(h.out, line)
 	return err
 }

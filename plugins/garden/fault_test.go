@@ -292,7 +292,11 @@ func testPluginRestart(t *testing.T, x *faults) {
 	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- first.FollowProcess(following, "kept", "p", 0, f.follow()) }()
-	<-half
+	select {
+	case <-half:
+	case err := <-done:
+		t.Fatal(err)
+	}
 	stop()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("the follower: %v", err)
@@ -338,7 +342,11 @@ func testDestroyedUnderFollower(t *testing.T, x *faults) {
 	ready, done := make(chan struct{}), make(chan error, 1)
 	f := follower{seen: func(string) { close(ready) }}
 	go func() { done <- x.FollowProcess(ctx, "doomed", "p", 0, f.follow()) }()
-	<-ready
+	select {
+	case <-ready:
+	case err := <-done:
+		t.Fatal(err)
+	}
 	x.drop(t, "doomed")
 	if err := <-done; !sdk.IsNotFound(err, sdk.KindContainer) || f.exit != nil {
 		t.Errorf("%v, %+v; want NotFound of the container", err, f.exit)

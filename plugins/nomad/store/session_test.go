@@ -131,7 +131,11 @@ func TestStreamEnds(t *testing.T) {
 	r, w := io.Pipe()
 	defer w.Close()
 	streamed := make(chan error, 1)
-	go func() { streamed <- dying.StreamIn(t.Context(), "v", sdk.StreamIn{Path: "below"}, r) }()
+	go func() {
+		err := dying.StreamIn(t.Context(), "v", sdk.StreamIn{Path: "below"}, r)
+		r.CloseWithError(err) // so that nobody writes to it in vain
+		streamed <- err
+	}()
 	if _, err := w.Write(archive(t, "content").Bytes()[:1000]); err != nil {
 		t.Fatal(err)
 	}

@@ -121,7 +121,11 @@ func TestKilled(t *testing.T) {
 	}
 	r, w := io.Pipe()
 	streamed := make(chan error, 1)
-	go func() { streamed <- s.StreamIn(t.Context(), "cut", sdk.StreamIn{}, r) }()
+	go func() {
+		err := s.StreamIn(t.Context(), "cut", sdk.StreamIn{}, r)
+		r.CloseWithError(err) // so that nobody writes to it in vain
+		streamed <- err
+	}()
 	text := archive(t, strings.Repeat("x", 1<<20)).Bytes()
 	if _, err := w.Write(text[:len(text)/2]); err != nil {
 		t.Fatal(err)

@@ -211,7 +211,7 @@ func TestFaults(t *testing.T) {
 		b.ok(err)
 		pr, pw := io.Pipe()
 		ended := make(chan error)
-		go func() { ended <- direct.StreamIn(b.ctx, spec.ID, sdk.StreamIn{}, pr) }()
+		go func() { ended <- streamIn(b.ctx, direct, spec.ID, pr) }()
 		pw.Write(big[:1<<20])
 		b.servers.KillBaggageclaim()
 		b.unavailable(<-ended)

@@ -305,3 +305,10 @@ func (l *locks) size() int {
 	defer l.mu.Unlock()
 	return len(l.names)
 }
+
+// streamIn fills a volume from a pipe, and closes the pipe once that has ended: who writes to it waits for nobody then.
+func streamIn(ctx context.Context, s *Store, id sdk.VolumeID, r *io.PipeReader) error {
+	err := s.StreamIn(ctx, id, sdk.StreamIn{}, r)
+	r.CloseWithError(err)
+	return err
+}

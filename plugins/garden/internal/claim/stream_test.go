@@ -99,7 +99,7 @@ func testStreams(b bench) {
 		pr, pw := io.Pipe()
 		ctx, cancel := context.WithCancel(b.ctx)
 		ended := make(chan error)
-		go func() { ended <- b.s.StreamIn(ctx, id, sdk.StreamIn{}, pr) }()
+		go func() { ended <- streamIn(ctx, b.s, id, pr) }()
 		pw.Write(archive[:n])
 		cancel()
 		if err := <-ended; err != context.Canceled {
@@ -112,7 +112,7 @@ func testStreams(b bench) {
 	doomed := b.volume()
 	pr, pw := io.Pipe()
 	ended := make(chan error)
-	go func() { ended <- b.s.StreamIn(b.ctx, doomed, sdk.StreamIn{}, pr) }()
+	go func() { ended <- streamIn(b.ctx, b.s, doomed, pr) }()
 	pw.Write(archive[:1000])
 	b.ok(b.s.DestroyVolume(b.ctx, doomed))
 	b.wantNotFound(<-ended, sdk.KindVolume)
@@ -120,7 +120,7 @@ func testStreams(b bench) {
 	// Sealing waits for one.
 	busy := b.volume()
 	pr, pw = io.Pipe()
-	go func() { ended <- b.s.StreamIn(b.ctx, busy, sdk.StreamIn{}, pr) }()
+	go func() { ended <- streamIn(b.ctx, b.s, busy, pr) }()
 	pw.Write(archive[:1000])
 	sealed := make(chan error)
 	go func() { sealed <- b.s.SealVolume(b.ctx, busy, nil) }()
