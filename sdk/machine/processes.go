@@ -155,6 +155,9 @@ func (w *Worker) FollowProcess(ctx context.Context, id sdk.ContainerID, process 
 			return err
 		}
 	}
+	if exit := follow.Exit; exit != nil {
+		follow.Exit = func(e sdk.Exit) error { rest.Exit = nil; return exit(e) }
+	}
 	err := w.driver.FollowProcess(ctx, id, process, from, follow)
 	if !errors.Is(err, sdk.ReasonRecordLost) {
 		return err

@@ -447,13 +447,21 @@ func TestModel(t *testing.T) {
 		}
 		f.Acks = acks
 		done := make(chan error, 1)
-		go func() { done <- d.FollowProcess(ctx, box, "p", 0, f) }()
+		over := false
+		go func() {
+			err := d.FollowProcess(ctx, box, "p", 0, f)
+			mu.Lock()
+			over = true
+			arrived.Broadcast()
+			mu.Unlock()
+			done <- err
+		}()
 		var written []byte
 		acked := sdk.Position(0)
 		await := func() {
 			mu.Lock()
 			defer mu.Unlock()
-			for int(l.next) < len(written) && ctx.Err() == nil {
+			for int(l.next) < len(written) && !over && ctx.Err() == nil {
 				arrived.Wait()
 			}
 		}
@@ -480,8 +488,8 @@ func TestModel(t *testing.T) {
 				}
 				select {
 				case acks <- acked:
-				case err := <-done:
-					rt.Fatal("it ended: ", err)
+				case err := <-done: // told below
+					done <- err
 				}
 			case "await":
 				await()

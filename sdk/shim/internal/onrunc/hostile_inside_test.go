@@ -163,6 +163,7 @@ func TestHostileNames(t *testing.T) {
 	b := newBox(t, setting{})
 	ctx := t.Context()
 	b.check(b.StartProcess(ctx, b.id, counted("long", "echo out; until [ -e /tmp/go ]; do sleep 0.02; done; exit 3")))
+	b.check(b.journalled(ctx, "long", "out\n")) // its keeper makes no more files there meanwhile
 	b.check(os.RemoveAll(filepath.Join(b.scratch, "p")))
 	b.write("tmp/go", "", 0o644)
 	s := newStory(0)

@@ -92,7 +92,7 @@ func TestSignalGroup(t *testing.T) {
 // TestSignalAfterLeader signals what a leader has left in its group while its output is awaited, and after its exit.
 func TestSignalAfterLeader(t *testing.T) {
 	b := newBox(t, setting{})
-	spec := sh(`echo $$; trap "" HUP; sh -c 'trap "echo heard; exit" TERM; echo up; while :; do sleep 0.02; done' & read x`)
+	spec := sh(`echo $$; trap "" HUP; sh -c 'trap "echo heard; exit" TERM; echo up; until [ -e /tmp/end ]; do sleep 0.02; done' & read x`)
 	spec.Stdin = true
 	p := b.open(spec)
 	pid := strings.TrimSpace(p.expect("\n"))
@@ -107,6 +107,7 @@ func TestSignalAfterLeader(t *testing.T) {
 	for _, s := range sdk.Signals() {
 		p.signal(s)
 	}
+	b.write("tmp/end", "", 0o644) // of who has not heard, since the grace had ended
 	b.awaitQuiet()
 }
 

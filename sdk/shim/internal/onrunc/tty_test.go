@@ -70,7 +70,7 @@ func TestTTYInput(t *testing.T) {
 		}
 	})
 	t.Run("interrupt caught", func(t *testing.T) {
-		p := b.open(tty("trap 'echo caught; exit 5' INT; echo up; while :; do read x; done"))
+		p := b.open(tty("trap 'echo caught; exit 5' INT; echo up; while :; do sleep 0.05; done"))
 		p.expect("up\r\n")
 		p.send("\x03")
 		if r := p.end(); r.exit.Code != 5 || !strings.Contains(r.stdout, "caught") {
@@ -148,9 +148,10 @@ func TestTTYInput(t *testing.T) {
 	})
 }
 
+// TestTTYResize: what it runs sleeps, since busybox's read may miss a signal that comes just before it waits.
 func TestTTYResize(t *testing.T) {
 	b := newBox(t, setting{})
-	p := b.open(tty("trap 'stty size' WINCH; echo up; while :; do read x && echo $x; done"))
+	p := b.open(tty("trap 'stty size' WINCH; echo up; while :; do sleep 0.05; done"))
 	p.expect("up\r\n")
 	for _, size := range []sdk.TTY{{Columns: 100, Rows: 30}, {Columns: 500, Rows: 5}, {}} {
 		b.check(b.ResizeProcess(t.Context(), b.id, p.id, size))
