@@ -19,6 +19,30 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
+// TestExpiryWhileItsTimerIsSet: what expires between the look at the clock and the timer is looked at all the same: a timer that was set too late would not come.
+func TestExpiryWhileItsTimerIsSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		now := time.Now()
+		c := clock{wall: func() time.Time { return now }, after: func(d time.Duration) <-chan time.Time {
+			now = now.Add(d)
+			return nil
+		}}
+		var x expiries
+		x.note(artifactThing("a"), now.Add(time.Hour))
+		looks := 0
+		x.run(ctx, c, func(reap.Thing) (time.Time, bool) {
+			looks++
+			cancel()
+			return time.Time{}, false
+		})
+		if looks != 1 {
+			t.Errorf("it was looked at %d times", looks)
+		}
+	})
+}
+
 // TestExpiriesComeInTime: each thing is looked at when its time has come and not between, the soonest first, whenever that was told; what is held is when it is let go.
 func TestExpiriesComeInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,15 +17,23 @@ const roomTick = 10 * time.Second
 
 // roomLog tells once that a full disk begins, and once that it ends.
 type roomLog struct {
+	turns atomic.Int64 // of those who measure
+
 	mu   sync.Mutex
 	full bool
+	told int64 // the turn of who has told it
 }
 
 // Room tells whether the state directory can take new work, and how much room there is for it.
 func (h *Host) Room(ctx context.Context) store.Room {
+	turn := h.roomLog.turns.Add(1)
+	room := h.store.Room(ctx)
 	h.roomLog.mu.Lock()
 	defer h.roomLog.mu.Unlock()
-	room := h.store.Room(ctx) // with the lock, so that what was measured last is what is told last
+	if turn < h.roomLog.told { // somebody has measured after this, and was quicker
+		return room
+	}
+	h.roomLog.told = turn
 	switch was := h.roomLog.full; {
 	case room.Full != nil && !was:
 		h.log.Warn("the disk of the state directory is full: nothing new is taken until there is room; what runs goes on, and what is to be destroyed is",

@@ -26,7 +26,7 @@ type Options struct {
 	// see Store.Release. 0 means 4 MiB, a negative number none.
 	Reserve int64
 
-	// Temporary is for a directory that is of no use once the program has ended: whatever durability is asked for, nothing waits for the disk.
+	// Temporary is for a directory that is of no use once the program has ended: whatever durability is asked for, no Update waits for the disk.
 	Temporary bool
 
 	// Daemon says in the lock that the program serves others on the directory, see LockedError.
@@ -36,7 +36,6 @@ type Options struct {
 // Store is an open state directory. All methods may be called concurrently.
 type Store struct {
 	file         string
-	temporary    bool
 	installation string
 	schema       *schema
 
@@ -86,11 +85,11 @@ func open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 	if s.lock, err = lock(dir, opts.Daemon); err != nil {
 		return nil, err
 	}
-	session, err := s.prepare(ctx, dir)
+	session, err := s.prepare(ctx, dir, opts.Temporary)
 	if err != nil && noRoom(dir, err) && s.db != nil && giveReserve(dir) { // a host that cannot be opened cannot make room
 		err = s.db.Close()
 		if err == nil {
-			session, err = s.prepare(ctx, dir)
+			session, err = s.prepare(ctx, dir, opts.Temporary)
 		}
 	}
 	if err != nil {
@@ -106,7 +105,7 @@ func open(ctx context.Context, dir string, opts Options) (_ *Store, err error) {
 		session: session,
 		reserve: openReserve(dir, opts.Reserve),
 		current: PowerSafe, // as prepare left it
-		temp:    s.temporary,
+		temp:    opts.Temporary,
 		full:    &s.full,
 	}
 	if !w.reserve.whole() {
@@ -139,10 +138,9 @@ func newStore(dir string, opts Options) *Store {
 		n = max(4, runtime.NumCPU())
 	}
 	s := &Store{
-		file:      filepath.Join(dir, databaseFile),
-		temporary: opts.Temporary,
-		schema:    newSchema(),
-		readers:   make(chan *session, n),
+		file:    filepath.Join(dir, databaseFile),
+		schema:  newSchema(),
+		readers: make(chan *session, n),
 	}
 	s.queue.init()
 	for range n {
@@ -152,7 +150,7 @@ func newStore(dir string, opts Options) *Store {
 }
 
 // prepare checks and migrates the database; the session is the writer's.
-func (s *Store) prepare(ctx context.Context, dir string) (_ *session, err error) {
+func (s *Store) prepare(ctx context.Context, dir string, temporary bool) (_ *session, err error) {
 	steps, err := migrations()
 	if err != nil {
 		return nil, err
@@ -194,7 +192,7 @@ func (s *Store) prepare(ctx context.Context, dir string) (_ *session, err error)
 		}
 	}
 	synchronous := "FULL" // so that the installation is durable; the writer then sets its own
-	if s.temporary {
+	if temporary {
 		synchronous = "OFF"
 	}
 	for _, pragma := range []string{

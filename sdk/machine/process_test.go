@@ -3,12 +3,15 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/slipway-run/slipway/sdk"
 )
 
 // TestProcess finds a process again, and tells it from others of its number.
@@ -95,5 +98,23 @@ func TestProcessThatEnded(t *testing.T) {
 	}
 	if err := p.Kill(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestToldOnce: a follower that goes on in what its container has left is told neither the opening nor the exit again, and begins where it was.
+func TestToldOnce(t *testing.T) {
+	var opened, exits int
+	at := sdk.Position(3)
+	first, rest := told(sdk.Follow{
+		Opened: func(sdk.Opened) error { opened++; return nil },
+		Output: func([]sdk.Record) error { return nil },
+		Exit:   func(sdk.Exit) error { exits++; return nil },
+	}, &at)
+	if rest.Opened == nil || rest.Exit == nil || rest.Output == nil {
+		t.Fatalf("before anything is told: %+v", rest)
+	}
+	err := errors.Join(first.Opened(sdk.Opened{}), first.Output([]sdk.Record{{Position: 3, Data: []byte("four")}}), first.Exit(sdk.Exit{}))
+	if err != nil || opened != 1 || exits != 1 || at != 7 || rest.Opened != nil || rest.Exit != nil || rest.Output == nil {
+		t.Errorf("%v; opened %d times, %d exits, at %d, then %+v", err, opened, exits, at, rest)
 	}
 }

@@ -142,7 +142,19 @@ func (w *Worker) ListProcesses(ctx context.Context, id sdk.ContainerID) ([]sdk.P
 
 // FollowProcess follows in the container, or reads what it left: that has an end, and a follower that was cut off finds it there.
 func (w *Worker) FollowProcess(ctx context.Context, id sdk.ContainerID, process sdk.ProcessID, from sdk.Position, follow sdk.Follow) error {
-	rest := follow // of what is not delivered before the container ends
+	at := from
+	follow, rest := told(follow, &at)
+	err := w.driver.FollowProcess(ctx, id, process, from, follow)
+	if !errors.Is(err, sdk.ReasonRecordLost) {
+		return err
+	}
+	return w.remains(ctx, id, func(r shim.Records) error { return r.FollowProcess(ctx, process, at, *rest) })
+}
+
+// told gives a follower that moves at on with what it has got, and one that goes on from there: it is not told again what is told once.
+func told(follow sdk.Follow, at *sdk.Position) (first sdk.Follow, rest *sdk.Follow) {
+	kept := follow
+	rest = &kept
 	if opened := follow.Opened; opened != nil {
 		follow.Opened = func(o sdk.Opened) error { rest.Opened = nil; return opened(o) }
 	}
@@ -150,7 +162,7 @@ func (w *Worker) FollowProcess(ctx context.Context, id sdk.ContainerID, process 
 		follow.Output = func(records []sdk.Record) error {
 			err := output(records)
 			if err == nil && len(records) > 0 {
-				from = records[len(records)-1].End()
+				*at = records[len(records)-1].End()
 			}
 			return err
 		}
@@ -158,11 +170,7 @@ func (w *Worker) FollowProcess(ctx context.Context, id sdk.ContainerID, process 
 	if exit := follow.Exit; exit != nil {
 		follow.Exit = func(e sdk.Exit) error { rest.Exit = nil; return exit(e) }
 	}
-	err := w.driver.FollowProcess(ctx, id, process, from, follow)
-	if !errors.Is(err, sdk.ReasonRecordLost) {
-		return err
-	}
-	return w.remains(ctx, id, func(r shim.Records) error { return r.FollowProcess(ctx, process, from, rest) })
+	return follow, rest
 }
 
 // SignalProcess has the container's keeper send a signal.
