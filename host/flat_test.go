@@ -64,11 +64,12 @@ func TestStepsLeaveNothing(t *testing.T) {
 // runSteps runs two steps for each n, eight jobs at once.
 func runSteps(t *testing.T, h *Host, n int) {
 	t.Helper()
+	ctx := testkit.Context(t) // one for all: each is kept until the test ends
 	var g errgroup.Group
 	g.SetLimit(8)
 	for range n {
 		g.Go(func() error {
-			res, err := h.Run(testkit.Context(t), RunRequest{Job: parseJob(t, `
+			res, err := h.Run(ctx, RunRequest{Job: parseJob(t, `
 job "j" {
   step "a" {
     outputs = ["o"]
