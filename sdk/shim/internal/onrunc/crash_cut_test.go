@@ -244,12 +244,8 @@ func TestCrashCuts(t *testing.T) {
 				return err
 			}
 			text := seq.String()[:d.below(seq.Len())]
-			s, r := newStory(0), strings.NewReader(text)
-			s.hooks.Stdin = r
-			s.hooks.Opened = func(o sdk.Opened) error {
-				_, err := r.Seek(o.StdinTaken, io.SeekStart)
-				return err
-			}
+			s := newStory(0)
+			s.stdin = []byte(text)
 			if err := h.follow(ctx, id, s); err != nil {
 				return err
 			}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -106,14 +107,22 @@ type story struct {
 	once   sync.Once
 	wrong  error
 	hooks  sdk.Follow // Opened and Output are called after ours, the rest is taken as it is
+	stdin  []byte     // unless nil, fed from what was taken on, by a reader of its own for each call: a Read of an earlier one may still be under way
 }
 
 func newStory(from sdk.Position) *story { return &story{next: from, opened: make(chan struct{})} }
 
 func (s *story) follow() sdk.Follow {
 	f := s.hooks
+	in := bytes.NewReader(s.stdin)
+	if s.stdin != nil {
+		f.Stdin = in
+	}
 	f.Opened = func(o sdk.Opened) error {
 		s.once.Do(func() { close(s.opened) })
+		if _, err := in.Seek(o.StdinTaken, io.SeekStart); err != nil {
+			return err
+		}
 		if s.hooks.Opened != nil {
 			return s.hooks.Opened(o)
 		}
