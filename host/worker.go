@@ -289,14 +289,19 @@ func (w *worker) state() (pool.State, string) {
 	if w.unwanted {
 		return pool.Cordoned, "the configuration has it no more: it goes at the next reload that finds nothing on it"
 	}
-	never := w.wasAway && w.status.Health == sdk.HealthUnknown // no call waits for what was never there
-	if w.conn == nil && (w.dead != nil || never || errors.As(w.why, new(unusedError)) || time.Since(w.since) >= w.stalled()) {
+	if w.conn == nil && (w.hopeless() || time.Since(w.since) >= w.stalled()) {
 		return pool.Stalled, w.whyText()
 	}
 	if w.half.away(w.stalled()) {
 		return pool.Stalled, w.status.Reason
 	}
 	return pool.Running, ""
+}
+
+// hopeless tells whether nobody waits for a worker that is away: it will not be back by itself, or was never there. The lock is held.
+func (w *worker) hopeless() bool {
+	never := w.wasAway && w.status.Health == sdk.HealthUnknown
+	return w.dead != nil || never || errors.As(w.why, new(unusedError))
 }
 
 // placement is the worker as placement shall see it; known is whether anything was ever heard of it, removed whether its plugin

@@ -2,6 +2,7 @@ package host
 
 import (
 	"cmp"
+	"fmt"
 	"time"
 
 	"github.com/slipway-run/slipway/host/pool"
@@ -45,11 +46,17 @@ func (w *worker) containersGone() error {
 	return &WorkerGoneError{Worker: w.name, Away: time.Since(w.half.since), Cause: sdk.NewUnavailable(nil, "%s", w.status.Reason)}
 }
 
-// pause has placement put nothing on a worker that is without its containers. It counts as full, for it will probably be back in a moment, and what
-// only it could take waits; once it is stalled waiting is over. The lock is held.
+// pause has placement put nothing on a worker for now, though it may soon: what only such a worker could take waits. One without its containers is such
+// a worker, and one that is stalled, both until what ran there is given up. The lock is held.
 func (w *worker) pause(p *pool.Worker) {
-	p.Paused = w.held
-	if w.half.away(0) {
+	gone := w.graces.Load().gone
+	switch {
+	case w.half.away(gone):
+	case w.half.away(0):
 		p.Paused = cmp.Or(w.status.Reason, "its containers cannot be reached")
+	case p.State != pool.Stalled:
+		p.Paused = w.held
+	case !w.hopeless() && time.Since(w.since) < gone:
+		p.Paused = fmt.Sprintf("away (%s); it is waited for, for %s in all", p.Reason, gone)
 	}
 }

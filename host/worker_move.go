@@ -102,7 +102,7 @@ func (h *Host) refuge(from *worker, m move) (*worker, error) {
 	spec.Exclude = map[string]string{from.name: "it is being emptied"}
 	var second *worker
 	for _, v := range h.place.Explain(h.index, spec) {
-		if !v.Reason.Compatible() || !h.queue.HasRoom(v.Worker, m.artifact.ID) {
+		if !v.Reason.Compatible() || v.Reason == pool.Pausing || !h.queue.HasRoom(v.Worker, m.artifact.ID) {
 			continue
 		}
 		w, err := h.worker(v.Worker)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -247,20 +248,46 @@ func TestStalledAndBack(t *testing.T) {
 	if r := reportOf(t, h, "m"); r.State != pool.Stalled || r.Reason == "" {
 		t.Errorf("%+v", r)
 	}
-	_, err = h.Container(t.Context(), "owner", ContainerRequest{})
-	var none *pool.NoWorkerError
-	if !errors.As(err, &none) || none.Reasons[0].Reason != pool.NotRunning {
-		t.Errorf("on a stalled worker: %v", err)
+	waits, made := make(chan string, 1), make(chan error, 1)
+	go func() {
+		c, err := h.Container(testkit.Context(t), "owner", ContainerRequest{Observe: func(e Event) {
+			if e.Kind == EventWaiting && e.Message != "" {
+				waits <- e.Message
+			}
+		}})
+		if err == nil {
+			err = c.Destroy(testkit.Context(t))
+		}
+		made <- err
+	}()
+	select {
+	case why := <-waits:
+		if !strings.Contains(why, "unplugged") || !strings.Contains(why, "it is waited for") {
+			t.Errorf("it waits since %q", why)
+		}
+	case err := <-made:
+		t.Fatalf("on a stalled worker: %v", err)
 	}
 	set(false)
 	w.lookNow()
-	testkit.Until(t, "the worker is back", func() bool { return h.index.Workers()[0].State == pool.Running })
-	c, err := h.Container(t.Context(), "owner", ContainerRequest{})
-	if err != nil {
-		t.Fatal(err)
+	if err := <-made; err != nil {
+		t.Errorf("once it was back: %v", err)
 	}
-	if err := c.Destroy(t.Context()); err != nil {
-		t.Error(err)
+
+	set(true)
+	w.lookNow()
+	testkit.Until(t, "the worker stalls again", func() bool { return h.index.Workers()[0].State == pool.Stalled })
+	go func() {
+		_, err := h.Container(testkit.Context(t), "other", ContainerRequest{})
+		made <- err
+	}()
+	testkit.Until(t, "it waits", func() bool { return len(h.queue.Waiting()) == 1 })
+	w.mu.Lock()
+	w.since = w.since.Add(-w.graces.Load().gone) // so long has it been away
+	w.mu.Unlock()
+	err = <-made
+	if none, ok := errors.AsType[*pool.NoWorkerError](err); !ok || none.Reasons[0].Reason != pool.NotRunning {
+		t.Errorf("on a worker that was given up: %v", err)
 	}
 }
 

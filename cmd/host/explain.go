@@ -320,6 +320,8 @@ func takes(r pool.Reason) string {
 	switch {
 	case r == pool.OK:
 		return "yes"
+	case r == pool.Pausing:
+		return "later"
 	case r.Full():
 		return "full"
 	}

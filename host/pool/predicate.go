@@ -29,7 +29,7 @@ const (
 	NotRunning    Reason = "state"         // its State is not Running
 
 	// Compatible but full: there will be a place.
-	Pausing        Reason = "paused"   // it takes nothing for a moment
+	Pausing        Reason = "paused"   // it takes nothing for now, or is away and may be back
 	Reserved       Reason = "reserved" // what is or becomes free there goes to a waiter that others have passed too often
 	FullContainers Reason = "containers"
 	FullTasks      Reason = "tasks"
@@ -163,6 +163,9 @@ func (q *query) judgeAnew(e *entry) Reason {
 	}
 	if _, no := over(e.Capacity, Resources{}, s.Resources); no {
 		return TooBig
+	}
+	if e.State == Stalled && e.Paused != "" {
+		return Pausing
 	}
 	if e.State != Running && !(e.State == Cordoned && s.With != "") { // what has to be where another container is belongs to what goes on there
 		return NotRunning

@@ -158,7 +158,7 @@ func (m *model) takes(w pool.Worker, s pool.Spec) (compatible, room bool) {
 	}
 	_, excluded := s.Exclude[w.Name]
 	all, more := m.wants(w.Name, s)
-	open := w.State == pool.Running || w.State == pool.Cordoned && s.With != "" // which is what goes on there
+	open := w.State == pool.Running || w.State == pool.Stalled && w.Paused != "" || w.State == pool.Cordoned && s.With != "" // which is what goes on there
 	compatible = open && !excluded &&
 		(s.With == "" || s.With == w.Name) &&
 		(s.Runtime == "" || s.Runtime == w.Runtime) &&

@@ -132,6 +132,9 @@ func TestQueueIsFairBetweenTeams(t *testing.T) {
 
 func TestQueueIsWokenBy(t *testing.T) {
 	cordoned := func(w *pool.Worker) { w.State = pool.Cordoned }
+	stalled := func(paused string) func(*pool.Worker) {
+		return func(w *pool.Worker) { w.State, w.Paused = pool.Stalled, paused }
+	}
 	tests := []struct {
 		name  string
 		event func(*pool.Index)
@@ -144,6 +147,14 @@ func TestQueueIsWokenBy(t *testing.T) {
 			x.Upsert(running("v", func(w *pool.Worker) { w.Paused = "its containers are away" }))
 			x.Upsert(running("v"))
 		}, "v"},
+		{"a stalled worker that is back", func(x *pool.Index) {
+			x.Upsert(running("w", limited(1), stalled("away")))
+			x.Upsert(running("w", limited(2)))
+		}, "w"},
+		{"the last compatible worker given up", func(x *pool.Index) {
+			x.Upsert(running("w", limited(1), stalled("away")))
+			x.Upsert(running("w", limited(1), stalled("")))
+		}, ""},
 		{"a lost volume", func(x *pool.Index) {
 			x.Upsert(running("v", func(w *pool.Worker) { w.Limits.Volumes = 1 }))
 			x.ChangeVolume(pool.VolumeChange{Worker: "v", Was: pool.VolumeState{Stage: pool.Going, Key: "k"}})

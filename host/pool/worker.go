@@ -33,7 +33,8 @@ type Worker struct {
 	State    State
 	Reason   string // why it is in State, for people; may be empty
 
-	// Paused is why a running worker takes nothing for a moment; empty: it does. What only such workers could take waits in the queue.
+	// Paused is why a running or stalled worker takes nothing for now, though it may soon: what only such workers could take waits in the queue.
+	// Empty: a running one takes work, and nobody waits for a stalled one.
 	Paused string
 
 	// ResourceTypes are the kinds of images that lie on it by name; nil: it does not tell.
