@@ -129,7 +129,7 @@ func (h *Host) explainTurn(e *Explanation, s *job.Step) {
 type TurnError struct{ Most int }
 
 func (e *TurnError) Error() string {
-	return fmt.Sprintf("as many steps go side by side as may: %d", e.Most)
+	return fmt.Sprintf("as many steps go side by side as may, with those that wait for a place: %d", e.Most)
 }
 
 // wouldCopy lists what a worker lacks of what a container needs.

@@ -101,10 +101,10 @@ func TestServeTurns(t *testing.T) {
 	r.await(" | begun")
 	var steps []jsonExplained
 	p.must(json.Unmarshal([]byte(p.run("explain", "a", "--state", "state", "-o", "json").wants(0).out), &steps))
-	if len(steps) != 2 || steps[0].State != "placed" || steps[1].State != "turn" || steps[1].Position != 1 || steps[1].Error != "as many steps go side by side as may: 1" {
+	if len(steps) != 2 || steps[0].State != "placed" || steps[1].State != "turn" || steps[1].Position != 1 || steps[1].Error != "as many steps go side by side as may, with those that wait for a place: 1" {
 		t.Fatalf("explained are %+v", steps)
 	}
-	p.run("explain", "a", steps[1].Step, "--state", "state").wants(0).shows("step "+steps[1].Step+": waits for its turn for ", ", number 1: as many steps go side by side as may: 1")
+	p.run("explain", "a", steps[1].Step, "--state", "state").wants(0).shows("step "+steps[1].Step+": waits for its turn for ", ", number 1: as many steps go side by side as may, with those that wait for a place: 1")
 	if _, text := s.get("/metrics"); !strings.Contains(text, `slipway_waiting_turns{team=""} 1`) {
 		t.Errorf("the metrics do not say that one waits for its turn:\n%s", text)
 	}
