@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/slipway-run/slipway/host/store"
@@ -71,10 +70,9 @@ func (h *Host) goes(at time.Time, ttl time.Duration) time.Time {
 	return later(at, since.Add(min(ttl, h.cfg().Timing.MissingGrace)))
 }
 
-// artifactGoes is when an artifact goes that nobody owns, unless it is used before; zero: it does not. What something newer has taken the key of
-// nobody can ask for.
+// artifactGoes is when an artifact goes that nobody owns, unless it is used before; zero: it does not.
 func (h *Host) artifactGoes(row store.Artifact) time.Time {
-	if row.ExpiresAt.IsZero() || strings.HasPrefix(row.Key, supersededKey("")) {
+	if row.ExpiresAt.IsZero() {
 		return row.ExpiresAt
 	}
 	return h.goes(row.ExpiresAt, h.ttlOf(row))

@@ -24,7 +24,8 @@ func (h *Host) count(in counts, id string) (done func()) {
 		defer h.mu.Unlock()
 		if in[id]--; in[id] == 0 {
 			delete(in, id)
-			h.queue.Nudge() // its replicas may be spare from now on
+			h.queue.Nudge()                                     // its replicas may be spare from now on
+			h.expiries.letGo(artifactThing(id), h.clock.wall()) // its time may have passed
 		}
 	}
 }

@@ -213,7 +213,7 @@ func (c *Container) saveCache(ctx context.Context, key, id string) error {
 	bytes := h.sizeOf(ctx, row)
 	var older []store.Artifact
 	err = h.store.Update(ctx, store.KillSafe, func(tx *store.Tx) error {
-		if older, err = supersede(tx, key, now); err != nil {
+		if older, err = h.supersede(tx, key, now); err != nil {
 			return err
 		}
 		if err := h.putArtifact(tx, a); err != nil {
@@ -239,7 +239,7 @@ func (c *Container) saveCache(ctx context.Context, key, id string) error {
 
 // supersede takes a key from what is under it, which goes as soon as nothing uses it. What is given back are all the rows that are on
 // their way out with that key for a source, the oldest first.
-func supersede(tx *store.Tx, key string, now time.Time) ([]store.Artifact, error) {
+func (h *Host) supersede(tx *store.Tx, key string, now time.Time) ([]store.Artifact, error) {
 	rows, err := tx.Artifacts(store.ArtifactFilter{Key: key})
 	if err != nil {
 		return nil, err
@@ -250,7 +250,7 @@ func supersede(tx *store.Tx, key string, now time.Time) ([]store.Artifact, error
 	}
 	for _, row := range rows {
 		row.Key, row.ExpiresAt = supersededKey(key), now
-		if err := tx.PutArtifact(row); err != nil {
+		if err := h.putArtifact(tx, row); err != nil {
 			return nil, err
 		}
 		gone = append(gone, row)

@@ -258,7 +258,7 @@ func (h *Host) lookAtExpired(ctx context.Context, t reap.Thing) (v ReapVerdict, 
 	v = ReapVerdict{Kind: string(t.Kind), ID: t.ID, Action: ReapKeep}
 	now := h.clock.wall() // one for the whole look: what is not over by it is looked at again
 	if t.Kind == artifactKind {
-		again, err = h.lookAtArtifact(ctx, now, t.ID, &v)
+		again, held, err = h.lookAtArtifact(ctx, now, t.ID, &v)
 	} else {
 		again, held, err = h.lookAtContainer(ctx, now, t.ID, &v)
 	}
@@ -297,25 +297,27 @@ func (h *Host) lookAtContainer(ctx context.Context, now time.Time, id string, v 
 	return time.Time{}, false, err
 }
 
-func (h *Host) lookAtArtifact(ctx context.Context, now time.Time, id string, v *ReapVerdict) (again time.Time, err error) {
+func (h *Host) lookAtArtifact(ctx context.Context, now time.Time, id string, v *ReapVerdict) (again time.Time, held bool, err error) {
 	var row store.Artifact
 	err = h.store.View(ctx, func(tx *store.Tx) (err error) {
 		row, err = tx.Artifact(id)
 		return ignoreNotFound(err)
 	})
 	if err != nil || row.ID == "" || row.Owner != "" || row.ExpiresAt.IsZero() {
-		return time.Time{}, err
+		return time.Time{}, false, err
 	}
 	if at := h.artifactGoes(row); at.After(now) {
-		return at, nil
+		return at, false, nil
 	}
 	look := reap.Snapshot{Rules: h.rules()}
 	look.Now, look.Renewed = h.jumps.look(h.clock)
 	switch err = h.removeExpired(ctx, look, row); {
 	case err == nil:
 		v.Action, v.Reason = ReapDestroy, fmt.Sprintf("artifact %s has expired", row.Name)
-	case errors.Is(err, errChanged), errors.Is(err, sdk.ReasonInUse):
+	case errors.Is(err, sdk.ReasonInUse):
+		return time.Time{}, true, nil
+	case errors.Is(err, errChanged):
 		err = nil
 	}
-	return time.Time{}, err
+	return time.Time{}, false, err
 }

@@ -89,6 +89,13 @@ func (fs *flights[T]) join(
 	}
 }
 
+// detach leaves the work under a key, if there is any, to those who wait for it. Who comes from now on begins anew at once.
+func (fs *flights[T]) detach(key string) {
+	fs.mu.Lock()
+	defer fs.mu.Unlock()
+	delete(fs.by, key)
+}
+
 // underWay is the work under a key; nil: there is none.
 func (fs *flights[T]) underWay(key string) *flight[T] {
 	fs.mu.Lock()
@@ -136,7 +143,9 @@ func (fs *flights[T]) start(
 		if f.err != nil && f.why != nil {
 			f.err = f.why
 		}
-		delete(fs.by, key)
+		if fs.by[key] == f {
+			delete(fs.by, key)
+		}
 		fs.mu.Unlock()
 		close(f.done)
 	})

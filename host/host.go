@@ -116,6 +116,7 @@ type Host struct {
 	reading     map[string]chan struct{}                // those being read, by artifact id; closed when that has ended
 	readers     counts                                  // who reads an artifact now
 	holders     counts                                  // whose work needs it, now or later
+	makings     map[*cacheMaking]bool                   // contents of caches being made now
 	runs        map[string]bool                         // under way, by id
 	going       map[string]*run                         // the same, once they have begun
 	leftRuns    map[string]time.Time                    // when each was under way last, by id, where the store could not be told
@@ -143,7 +144,7 @@ func Open(ctx context.Context, cfg *config.Config, opts Options) (_ *Host, err e
 		opts: opts, log: opts.Log, index: pool.NewIndex(), place: place,
 		workers: make(map[string]*worker), entries: make(map[string]int), processes: make(map[sdk.ContainerID]map[string]*Process), starting: make(map[*Process]bool), local: make(map[string]string), reading: make(map[string]chan struct{}), runs: make(map[string]bool), going: make(map[string]*run),
 		leftRuns: make(map[string]time.Time), reconcilers: make(map[string]*reconciler), clock: realClock(),
-		readers: make(counts), holders: make(counts),
+		readers: make(counts), holders: make(counts), makings: make(map[*cacheMaking]bool),
 	}
 	h.settings.begin(cfg, opts.KeepFailed)
 	if opts.clock != nil {

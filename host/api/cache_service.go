@@ -22,12 +22,16 @@ func (s artifactService) FindCache(ctx context.Context, c *connect.Request[pb.Fi
 func (s artifactService) KeepCache(ctx context.Context, c *connect.Request[pb.KeepCacheRequest]) (*connect.Response[pb.KeepCacheResponse], error) {
 	a, err := s.artifact(ctx, c.Msg.GetArtifact())
 	if err == nil {
-		err = s.h.KeepCache(ctx, a, host.CacheRequest{Team: c.Msg.GetTeam(), Key: c.Msg.GetKey(), Source: c.Msg.GetSource(), TTL: c.Msg.GetTtl().AsDuration()})
+		a, err = s.h.KeepCache(ctx, a, host.CacheRequest{Team: c.Msg.GetTeam(), Key: c.Msg.GetKey(), Source: c.Msg.GetSource(), TTL: c.Msg.GetTtl().AsDuration()})
 	}
 	if err != nil {
 		return nil, answer(err)
 	}
-	return connect.NewResponse(&pb.KeepCacheResponse{}), nil
+	valid := &pb.KeepCacheResponse{}
+	if a != nil {
+		valid.Artifact = a.Name
+	}
+	return connect.NewResponse(valid), nil
 }
 
 // InvalidateCache takes what is under a key for stale.

@@ -33,8 +33,12 @@ func TestResourceCaches(t *testing.T) {
 		}
 		return r.Msg.GetArtifact(), nil
 	}
+	var valid string // as KeepCache has said last
 	keep := func(req *pb.KeepCacheRequest) error {
-		_, err := s.artifacts.KeepCache(ctx, connect.NewRequest(req))
+		r, err := s.artifacts.KeepCache(ctx, connect.NewRequest(req))
+		if err == nil {
+			valid = r.Msg.GetArtifact()
+		}
 		return s.err(ctx, err)
 	}
 	if got, err := find("shop", time.Time{}); sdk.ClassOf(err) != sdk.NotFound {
@@ -45,6 +49,9 @@ func TestResourceCaches(t *testing.T) {
 	}))
 	for range 2 {
 		must(t, keep(&pb.KeepCacheRequest{Artifact: "made", Team: "shop", Key: "repo@1", Source: "repo, version 1", Ttl: durationpb.New(time.Hour)}))
+		if valid != "made" {
+			t.Errorf("once it is kept, %q is said to be valid", valid)
+		}
 	}
 	if got, err := find("shop", time.Time{}); err != nil || got != "made" {
 		t.Errorf("kept: %q, %v", got, err)
@@ -84,6 +91,9 @@ func TestResourceCaches(t *testing.T) {
 	}
 	if got, err := find("shop", before.Add(-time.Hour)); err != nil || got != "made" {
 		t.Errorf("as it was an hour ago: %q, %v", got, err)
+	}
+	if err := keep(&pb.KeepCacheRequest{Artifact: "made", Team: "shop", Key: "repo@1"}); err != nil || valid != "" {
+		t.Errorf("kept again once it is stale: %v, and %q is said to be valid", err, valid)
 	}
 	s.begin(t, &pb.StartRunRequest{Id: "r", Outputs: map[string]string{"out": "somewhere"}}, "echo made > out/file")
 	s.until(t, "r", KindOutput)

@@ -84,7 +84,7 @@ type Limits struct {
 
 // Timing holds the patience of the host. Each zero field means the documented default, which Load has filled in.
 type Timing struct {
-	MissingGrace time.Duration // how long a missing thing under the same incarnation may come back; default 5m
+	MissingGrace time.Duration // how long a missing thing under the same incarnation may come back, and a superseded cache stays; default 5m
 	WorkerGone   time.Duration // how long a worker may be away before its processes are lost; default 5m
 	Stalled      time.Duration // without a status for so long, a worker is stalled; default 30s
 	Answer       time.Duration // how long a call on a worker may go on without an answer or progress; the worker then counts as gone for it; default 30m

@@ -77,10 +77,14 @@ type ArtifactServiceClient interface {
 	// RemoveArtifact removes an artifact and its content everywhere. What a container still uses is FAILED_PRECONDITION.
 	RemoveArtifact(context.Context, *connect.Request[RemoveArtifactRequest]) (*connect.Response[RemoveArtifactResponse], error)
 	// FindCache gives the artifact under a key, and counts as a use of it. Where there is none, or its content was lost, it is NOT_FOUND: then its content
-	// is to be made, and kept by KeepCache.
+	// is to be made, and kept by KeepCache. Should another be kept under the key meanwhile, what was given stays for the daemon's missing_grace after that, or
+	// for its ttl if that is less.
 	FindCache(context.Context, *connect.Request[FindCacheRequest]) (*connect.Response[FindCacheResponse], error)
 	// KeepCache puts an artifact under a key, in place of what is there. Its owner then has it no more, and it goes when nobody has used it for its ttl.
-	// Idempotent. One of a run is INVALID_ARGUMENT: it goes with its run.
+	// Of two clients that keep one under the same key the last one's is valid; the other's stays as FindCache says, for whoever goes on to use it.
+	// Idempotent: keeping an artifact again counts as a use of it, and what was invalidated, or superseded by another, since it was kept remains so. What is kept
+	// for the first time is valid, even if the key was invalidated while the client made it, of which the daemon knows nothing: such a client looks itself
+	// whether what it made it of has changed, or has a version in the key. One of a run is INVALID_ARGUMENT: it goes with its run.
 	KeepCache(context.Context, *connect.Request[KeepCacheRequest]) (*connect.Response[KeepCacheResponse], error)
 	// InvalidateCache says that what is under a key is not what the key stands for any more. Idempotent.
 	InvalidateCache(context.Context, *connect.Request[InvalidateCacheRequest]) (*connect.Response[InvalidateCacheResponse], error)
@@ -230,10 +234,14 @@ type ArtifactServiceHandler interface {
 	// RemoveArtifact removes an artifact and its content everywhere. What a container still uses is FAILED_PRECONDITION.
 	RemoveArtifact(context.Context, *connect.Request[RemoveArtifactRequest]) (*connect.Response[RemoveArtifactResponse], error)
 	// FindCache gives the artifact under a key, and counts as a use of it. Where there is none, or its content was lost, it is NOT_FOUND: then its content
-	// is to be made, and kept by KeepCache.
+	// is to be made, and kept by KeepCache. Should another be kept under the key meanwhile, what was given stays for the daemon's missing_grace after that, or
+	// for its ttl if that is less.
 	FindCache(context.Context, *connect.Request[FindCacheRequest]) (*connect.Response[FindCacheResponse], error)
 	// KeepCache puts an artifact under a key, in place of what is there. Its owner then has it no more, and it goes when nobody has used it for its ttl.
-	// Idempotent. One of a run is INVALID_ARGUMENT: it goes with its run.
+	// Of two clients that keep one under the same key the last one's is valid; the other's stays as FindCache says, for whoever goes on to use it.
+	// Idempotent: keeping an artifact again counts as a use of it, and what was invalidated, or superseded by another, since it was kept remains so. What is kept
+	// for the first time is valid, even if the key was invalidated while the client made it, of which the daemon knows nothing: such a client looks itself
+	// whether what it made it of has changed, or has a version in the key. One of a run is INVALID_ARGUMENT: it goes with its run.
 	KeepCache(context.Context, *connect.Request[KeepCacheRequest]) (*connect.Response[KeepCacheResponse], error)
 	// InvalidateCache says that what is under a key is not what the key stands for any more. Idempotent.
 	InvalidateCache(context.Context, *connect.Request[InvalidateCacheRequest]) (*connect.Response[InvalidateCacheResponse], error)

@@ -211,7 +211,10 @@ func (x *KeepCacheRequest) GetTtl() *durationpb.Duration {
 }
 
 type KeepCacheResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the artifact that is valid under the key now: the one that was to be kept, unless that was kept before and another has been kept since. Empty:
+	// none is, for that was invalidated since it was kept.
+	Artifact      string `protobuf:"bytes,1,opt,name=artifact,proto3" json:"artifact,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -244,6 +247,13 @@ func (x *KeepCacheResponse) ProtoReflect() protoreflect.Message {
 // Deprecated: Use KeepCacheResponse.ProtoReflect.Descriptor instead.
 func (*KeepCacheResponse) Descriptor() ([]byte, []int) {
 	return file_slipway_host_v1alpha1_artifact_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *KeepCacheResponse) GetArtifact() string {
+	if x != nil {
+		return x.Artifact
+	}
+	return ""
 }
 
 type InvalidateCacheRequest struct {
@@ -1196,8 +1206,9 @@ const file_slipway_host_v1alpha1_artifact_proto_rawDesc = "" +
 	"\x04team\x18\x02 \x01(\tR\x04team\x12\x10\n" +
 	"\x03key\x18\x03 \x01(\tR\x03key\x12\x16\n" +
 	"\x06source\x18\x04 \x01(\tR\x06source\x12+\n" +
-	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"\x13\n" +
-	"\x11KeepCacheResponse\">\n" +
+	"\x03ttl\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x03ttl\"/\n" +
+	"\x11KeepCacheResponse\x12\x1a\n" +
+	"\bartifact\x18\x01 \x01(\tR\bartifact\">\n" +
 	"\x16InvalidateCacheRequest\x12\x12\n" +
 	"\x04team\x18\x01 \x01(\tR\x04team\x12\x10\n" +
 	"\x03key\x18\x02 \x01(\tR\x03key\"\x19\n" +
