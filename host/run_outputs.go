@@ -74,10 +74,15 @@ func (r *run) deliver(ctx context.Context, output string, a *Artifact, target st
 func (r *run) artifact(ctx context.Context, ref job.Ref) (*Artifact, error) {
 	key := job.Ref{Input: ref.Input, Step: ref.Step, Output: ref.Output}
 	r.mu.Lock()
-	a, attempts := r.artifacts[key], r.results[ref.Step].Attempts
+	a, name := r.artifacts[key], r.outputName(ref)
 	r.mu.Unlock()
 	if a != nil {
 		return a, nil
 	}
-	return r.h.Artifact(ctx, OutputName(AttemptOwner(r.id, ref.Step, attempts), ref.Output))
+	return r.h.Artifact(ctx, name)
+}
+
+// outputName is the name of the artifact that a reference to an output of a step that has ended means. r.mu is held.
+func (r *run) outputName(ref job.Ref) string {
+	return OutputName(AttemptOwner(r.id, ref.Step, r.results[ref.Step].Attempts), ref.Output)
 }

@@ -1,9 +1,12 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/slipway-run/slipway/host/pool"
 )
@@ -14,6 +17,7 @@ type move struct {
 	bytes    int64
 	team     string    // whose it is
 	spec     pool.Spec // of who needs it
+	need     need
 }
 
 // movesAtOnce is how many artifacts are copied from one worker at a time.
@@ -26,26 +30,56 @@ type mover struct {
 	moved  chan struct{} // gets a token when something has been moved, so that somebody looks again at once
 	copies sync.WaitGroup
 
-	mu      sync.Mutex
-	sent    map[string]int64  // bytes so far, of those that are being copied, by the artifact's id
-	why     map[string]string // the last try has failed, by the artifact's id
-	already Drain             // Moved and MovedBytes alone
+	mu       sync.Mutex
+	due      []move                  // what is to be copied next, the first first
+	sent     map[string]int64        // bytes so far, of those that are being copied, by the artifact's id
+	failures map[string]*copyFailure // of those whose last try has failed, by the artifact's id
+	already  Drain                   // Moved and MovedBytes alone
 }
 
 func newMover(h *Host, from *worker) *mover {
-	return &mover{h: h, from: from, moved: make(chan struct{}, 1), sent: make(map[string]int64), why: make(map[string]string)}
+	return &mover{h: h, from: from, moved: make(chan struct{}, 1), sent: make(map[string]int64)}
 }
 
-// move begins to copy those that are not being copied, a few at a time, until ctx ends.
+// move begins to copy those that are not being copied, a few at a time, until ctx ends: what is needed now first, and of
+// that what has never failed, else what failed the longest ago. What fails is left alone a little longer each time, so
+// that it holds up nothing else.
 func (m *mover) move(ctx context.Context, moves []move) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	now, failures := time.Now(), make(map[string]*copyFailure) // without those of what is not to be moved any more
+	m.due = nil
 	for _, next := range moves {
-		if _, under := m.sent[next.artifact.ID]; under || len(m.sent) >= movesAtOnce {
-			continue
+		f := m.failures[next.artifact.ID]
+		if f != nil {
+			failures[next.artifact.ID] = f
 		}
-		m.sent[next.artifact.ID] = 0
-		m.copies.Go(func() { m.copy(ctx, next) })
+		if f == nil || !now.Before(f.until) {
+			m.due = append(m.due, next)
+		}
+	}
+	m.failures = failures
+	pause := func(v move) (until time.Time) {
+		if f := failures[v.artifact.ID]; f != nil {
+			until = f.until
+		}
+		return until
+	}
+	slices.SortStableFunc(m.due, func(a, b move) int {
+		return cmp.Or(cmp.Compare(b.need, a.need), pause(a).Compare(pause(b)))
+	})
+	m.begin(ctx)
+}
+
+// begin begins to copy what is due, as far as that may be copied beside what is. m.mu is held.
+func (m *mover) begin(ctx context.Context) {
+	for len(m.due) > 0 && len(m.sent) < movesAtOnce && ctx.Err() == nil {
+		next := m.due[0]
+		m.due = m.due[1:]
+		if _, under := m.sent[next.artifact.ID]; !under {
+			m.sent[next.artifact.ID] = 0
+			m.copies.Go(func() { m.copy(ctx, next) })
+		}
 	}
 }
 
@@ -62,10 +96,13 @@ func (m *mover) copy(ctx context.Context, next move) {
 	defer m.mu.Unlock()
 	delete(m.sent, next.artifact.ID)
 	if err != nil {
-		m.why[next.artifact.ID] = err.Error()
+		f := cmp.Or(m.failures[next.artifact.ID], new(copyFailure))
+		f.err, f.until = err, time.Now().Add(f.next.after(err))
+		m.failures[next.artifact.ID] = f
+		m.begin(ctx)
 		return
 	}
-	delete(m.why, next.artifact.ID)
+	delete(m.failures, next.artifact.ID)
 	m.already.Moved++
 	m.already.MovedBytes += next.bytes
 	select {
@@ -82,15 +119,23 @@ func (m *mover) describe(left *Drain) {
 	for i := range left.Artifacts {
 		a := &left.Artifacts[i]
 		if a.Copied = m.sent[a.id]; a.Copied == 0 {
-			a.Why = m.why[a.id]
+			if f := m.failures[a.id]; f != nil {
+				a.Why = f.err.Error()
+			}
 		}
 	}
 }
 
-// busy tells whether something is being copied. It may be needed only later, but its source must not go meanwhile.
+// busy tells whether something is being copied, or has not failed often enough yet to be given up. It may be needed only
+// later, but its source must not go meanwhile.
 func (m *mover) busy() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for _, f := range m.failures {
+		if f.next.next < statusEvery {
+			return true
+		}
+	}
 	return len(m.sent) > 0
 }
 

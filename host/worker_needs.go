@@ -21,6 +21,7 @@ import (
 // read or destroyed.
 func (h *Host) stillThere(ctx context.Context, w *worker) (d Drain, moves []move, kept []store.Container, err error) {
 	leases := h.index.Leases(w.name) // before the rows: a container has either at any moment
+	asked := h.demand()              // before the rows: of a run that ends meanwhile they tell that it has
 	retiring := w.ordered().state == pool.Retiring
 	if w.isGone() || retiring && w.isGivenUp() { // if it was given up, nothing leads to what is there
 		return d, nil, nil, nil
@@ -76,11 +77,11 @@ func (h *Host) stillThere(ctx context.Context, w *worker) (d Drain, moves []move
 		}
 	}
 	for _, o := range only {
-		spec, need := h.needed(o)
+		spec, need := asked.need(o)
 		if need == needNot && !retiring {
 			continue
 		}
-		moves = append(moves, move{&Artifact{ID: o.artifact.ID, Name: o.artifact.Name}, o.bytes, o.team, spec})
+		moves = append(moves, move{&Artifact{ID: o.artifact.ID, Name: o.artifact.Name}, o.bytes, o.team, spec, need})
 		if need == needNow || retiring {
 			d.Artifacts = append(d.Artifacts, DrainArtifact{Name: o.artifact.Name, Bytes: o.bytes, id: o.artifact.ID})
 		}
@@ -168,25 +169,48 @@ type need uint8
 const (
 	needNot   need = iota
 	needLater      // by a run that has not ended and that nobody runs now
-	needNow        // by a step of a run that this host runs
+	needNow        // by a step of a run that this host runs, or by a container that it makes
 )
 
-// needed tells whether steps that have not ended need an artifact, and what the first of them asks of its worker.
-func (h *Host) needed(o onlyThere) (pool.Spec, need) {
+// demand is who may need artifacts at a moment.
+type demand struct {
+	going   []*run
+	holders counts
+	waiting []pool.Waiter // for places
+}
+
+func (h *Host) demand() demand {
+	waiting := h.queue.Waiting()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return demand{slices.Collect(maps.Values(h.going)), maps.Clone(h.holders), waiting}
+}
+
+// need tells whether steps that have not ended, or containers that are being made, need an artifact, and what the first
+// of them asks of its worker.
+func (d demand) need(o onlyThere) (pool.Spec, need) {
 	spec := pool.Spec{Team: o.team, Kind: pool.NoInput}
-	for _, r := range h.goingRuns() {
+	holders, here := d.holders[o.artifact.ID], false
+	for _, r := range d.going {
 		if s, wants := r.wants(o.artifact); wants {
 			if s != nil {
 				spec = pool.Spec{Team: s.Team, Runtime: s.Runtime, Platform: s.Platform, Tags: s.Tags}
 			}
 			return spec, needNow
 		}
+		holders -= r.given(o.artifact.ID) // to its end, though none of its steps may need it any more
+		here = here || r.id == RunOf(o.artifact.Owner)
 	}
-	id := RunOf(o.artifact.Owner)
-	h.mu.Lock()
-	here := h.runs[id]
-	h.mu.Unlock()
-	if id != "" && !here && o.going {
+	if holders > 0 {
+		wants := func(c pool.Content) bool { return c.Key == o.artifact.ID }
+		for _, w := range d.waiting {
+			if slices.ContainsFunc(w.Spec.Inputs, wants) {
+				return w.Spec, needNow
+			}
+		}
+		return spec, needNow
+	}
+	if o.going && !here {
 		return spec, needLater
 	}
 	return spec, needNot
@@ -204,7 +228,10 @@ func (r *run) wants(a store.Artifact) (*job.Step, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	is := func(ref job.Ref) bool {
-		have := r.artifacts[job.Ref{Input: ref.Input, Step: ref.Step, Output: ref.Output}]
+		if ref.Step != "" { // by its name: what a step made that ended under an earlier host is not among r.artifacts
+			return a.Name == r.outputName(ref)
+		}
+		have := r.artifacts[job.Ref{Input: ref.Input}]
 		return have != nil && have.ID == a.ID
 	}
 	for i := range r.req.Job.Steps {
@@ -227,4 +254,16 @@ func (r *run) wants(a store.Artifact) (*job.Step, bool) {
 		}
 	}
 	return nil, false
+}
+
+// given is how often a run was given an artifact as an input; it holds it as often.
+func (r *run) given(id string) (n int) {
+	for _, inputs := range []map[string]*Artifact{r.req.Artifacts, r.req.Brought} {
+		for _, a := range inputs {
+			if a.ID == id {
+				n++
+			}
+		}
+	}
+	return n
 }
