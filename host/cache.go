@@ -176,7 +176,8 @@ func (h *Host) within(ctx context.Context, row store.Artifact) bool {
 }
 
 // SaveCaches ends the container and keeps what is in its caches under their keys, in place of what was there. It is for a container whose
-// work has succeeded, and comes before Seal, which destroys what was not kept. Idempotent, also across restarts.
+// work has succeeded, and comes before Seal, which destroys what was not kept. It refuses what Seal refuses; whether work that has ended by itself has
+// succeeded is the caller's to know. Idempotent, also across restarts.
 func (c *Container) SaveCaches(ctx context.Context) error {
 	if len(c.record.Caches) == 0 {
 		return nil

@@ -24,6 +24,10 @@ const destroyPatience = 2 * time.Second
 // Destroy kills what runs in the container and removes it with all its volumes, outputs that were not sealed too. Idempotent.
 // The record of what ran in it stays. One that is still being made is given up first, as by [Host.RemoveContainer].
 func (c *Container) Destroy(ctx context.Context) error {
+	return c.destroy(ctx, doom{volumes: true})
+}
+
+func (c *Container) destroy(ctx context.Context, d doom) error {
 	if c.state == lifecycle.ContainerCreating { // unless it is long gone, and its owner has another
 		creation := c.h.owners.underWay(c.owner)
 		row, err := c.h.containerByOwner(ctx, c.owner)
@@ -34,7 +38,7 @@ func (c *Container) Destroy(ctx context.Context) error {
 			return err
 		}
 	}
-	return c.h.destroyContainer(ctx, string(c.id), doom{volumes: true})
+	return c.h.destroyContainer(ctx, string(c.id), d)
 }
 
 // RemoveContainer destroys an owner's container, as [Container.Destroy] does, and says that its owner is done with what ran in it: who asks under that owner after it gets a
@@ -124,9 +128,9 @@ func (c *Container) halfMade() bool {
 	return c.state == lifecycle.ContainerCreating && !c.h.busy.has(string(c.id)) && c.worker.connection() != nil
 }
 
-// destroyOnly destroys the container, of which something is still wanted: a worker that is away, or cannot destroy it for a while, is waited for.
+// destroyOnly destroys the container, whose work has ended and of which something is still wanted: a worker that is away, or cannot destroy it for a while, is waited for.
 func (c *Container) destroyOnly(ctx context.Context) error {
-	doomed, err := c.h.noteDoomed(ctx, string(c.id), doom{})
+	doomed, err := c.h.noteDoomed(ctx, string(c.id), doom{ended: true})
 	if err != nil {
 		return err
 	}
@@ -138,6 +142,7 @@ type doom struct {
 	volumes bool // all that it has goes, too
 	disown  bool // its owner may ask again at once, and no record is kept
 	removed bool // its owner gets another one when it asks again
+	ended   bool // unless something in it has not ended by itself, which is the error then
 }
 
 // destroyContainer has a container destroyed, and waits for that. Of one that is over already, only the volumes are.
@@ -166,6 +171,11 @@ type doomed struct {
 
 // doomContainer notes that a container, and what else d says, is to be destroyed.
 func (h *Host) doomContainer(tx *store.Tx, id string, d doom) (doomed, error) {
+	if d.ended {
+		if err := workEnded(tx, id); err != nil {
+			return doomed{}, err
+		}
+	}
 	tx.Committed(func() { h.expiries.forget(containerThing(id)) })
 	event := lifecycle.Doomed
 	if d.removed {

@@ -21,7 +21,7 @@ const (
 	EventPaused    EventKind = "paused"    // the worker is away, or silent, in Message; the process may well go on
 	EventResumed   EventKind = "resumed"
 	EventExited    EventKind = "exited"   // Exit is set
-	EventAgain     EventKind = "again"    // it was lost on Worker, for the reason in Message, and is tried on another
+	EventAgain     EventKind = "again"    // it was lost on Worker, for the reason in Message, and is tried on another; Result is of that attempt
 	EventFinished  EventKind = "finished" // Result is set; the last one of a step
 )
 
@@ -36,6 +36,8 @@ type Event struct {
 	Process *Process
 	Exit    *sdk.Exit
 	Result  *StepResult
+	// Repeated says with Result that this end was told before: to an earlier host's client, or by EventAgain, where there was no other worker after all. Who counts leaves it out.
+	Repeated bool
 }
 
 // pauseEvent tells that something waits for a worker, with the reason, or that it goes on.

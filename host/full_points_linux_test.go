@@ -226,7 +226,7 @@ func meetFullDisk(t testing.TB, dir string, at point, kind fullKind, bare bool) 
 func stepIsKept(t testing.TB, h *Host, run, step string) (is bool) {
 	t.Helper()
 	err := h.store.View(t.Context(), func(tx *store.Tx) error {
-		kept, err := keptSteps(tx, run)
+		kept, _, err := keptSteps(tx, run)
 		_, is = kept[step]
 		return err
 	})

@@ -181,6 +181,24 @@ func (h *history) endTwice(ctx context.Context, owner string) wish {
 	return gone
 }
 
+// killMain ends an owner's process, as its owner does who has had enough of it, and tells whether it has ended: it has not where the host closes, or its worker takes no signals.
+func (h *history) killMain(ctx context.Context, owner string) bool {
+	p, err := h.r.h.FindProcess(ctx, owner, MainProcess)
+	if err != nil {
+		return errors.Is(err, sdk.NotFound)
+	}
+	for range 20 {
+		if err := p.Signal(ctx, sdk.KILL); err == nil || sdk.IsNotFound(err, sdk.KindContainer) {
+			o, err := p.Wait(ctx)
+			return err == nil && !errors.Is(o.Err, ErrClosed)
+		}
+		if h.cut() || ctx.Err() != nil {
+			break
+		}
+	}
+	return false
+}
+
 func (h *history) idOf(owner string) (id sdk.ContainerID) {
 	h.set(owner, func(f *fate) { id = f.id })
 	return id

@@ -217,8 +217,11 @@ func (h *history) end(ctx context.Context, owner string, seal bool) wish {
 		}
 		return wantGone
 	}
+	if !h.killMain(ctx, owner) {
+		return wantToSeal
+	}
 	_, err = c.Seal(ctx)
-	if _, lost := errors.AsType[*LostError](err); lost {
+	if _, lost := errors.AsType[*LostError](err); lost || errors.Is(err, ReasonUnended) { // or aborted, by another caller
 		_ = c.Destroy(ctx)
 		if h.cut() {
 			return wantEither

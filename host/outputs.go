@@ -11,19 +11,27 @@ import (
 	"github.com/slipway-run/slipway/sdk"
 )
 
-// Seal ends the container and makes its outputs artifacts, by name: whoever still ran in it is killed, so that nothing
-// writes any more. It is for a container whose work has ended by itself. Idempotent, also across restarts. A container that cannot be destroyed, an output that is not on its worker
+// Seal ends the container and makes its outputs artifacts, by name. It is for a container whose work has ended by itself, with whatever exit: while a process of it is starting or runs,
+// and where one was lost or aborted, it changes nothing and is FailedPrecondition with [ReasonUnended], which names that process. In a container of a run only the step's own process counts;
+// others are killed, so that nothing writes any more. Where nothing was ever started, the outputs are what they were made as: empty, or copies of inputs.
+// Idempotent, also across restarts. A container that cannot be destroyed, an output that is not on its worker
 // any more or is not sealed, a worker that is gone: each is a *LostError, and the work has to be done again. What else the container had is destroyed, which is not waited for; nor
 // is it that a container without outputs is, for long.
 func (c *Container) Seal(ctx context.Context) (map[string]*Artifact, error) {
 	out := make(map[string]*Artifact, len(c.record.Outputs))
 	if len(c.record.Outputs) == 0 { // all that it was for is known
-		if err := c.Destroy(ctx); err != nil {
+		err := c.destroy(ctx, doom{volumes: true, ended: true})
+		if errors.Is(err, ReasonUnended) {
+			return nil, err
+		}
+		if err != nil {
 			c.h.log.Warn("a container whose work has ended stays until its worker has destroyed it", "owner", c.owner, "worker", c.worker.name, "error", err)
 		}
 		return out, nil
 	}
-	if err := c.destroyOnly(ctx); err != nil {
+	if err := c.destroyOnly(ctx); errors.Is(err, ReasonUnended) {
+		return nil, err
+	} else if err != nil {
 		return nil, c.outputLost(ctx, "outputs", err)
 	}
 	for name, id := range c.record.Outputs {
@@ -37,6 +45,39 @@ func (c *Container) Seal(ctx context.Context) (map[string]*Artifact, error) {
 		_, err := c.h.doomVolumes(tx, string(c.id))
 		return err
 	})
+}
+
+// ReasonUnended is why a container is not sealed, and its caches are not saved: a process of it has not ended, or was lost or aborted.
+const ReasonUnended sdk.Reason = "unended"
+
+// workEnded tells whether what a container leaves may be kept (see [Container.Seal]). Who is to end the container asks in the same transaction: nothing is started in it after that.
+func workEnded(tx *store.Tx, id string) error {
+	container, err := tx.Container(id)
+	if err != nil { // forgotten, with all that ran in it
+		return ignoreNotFound(err)
+	}
+	rows, err := tx.Processes(store.ProcessFilter{Container: id})
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		name, problem := row.ID[len(id)+1:], ""
+		switch {
+		case RunOf(container.Owner) != "" && name != MainProcess:
+		case row.State == lifecycle.ProcessLost:
+			problem = fmt.Sprintf("was lost (%s), so what it has left may be half written: destroy the container, and do its work again in a new one", row.Reason)
+		case row.State == lifecycle.ProcessAborted || row.Reason != "": // an exit that comes of an abort is none of its own
+			problem = fmt.Sprintf("was aborted (%s), so what it has left may be half written: destroy the container, and do its work again in a new one", row.Reason)
+		case row.State == lifecycle.ProcessStarting:
+			problem = "may have been started, which is not known yet: start it again under the same name, wait for its end, then seal the container"
+		case row.State == lifecycle.ProcessRunning:
+			problem = "still runs: wait for its end, after a signal if it does not end by itself, then seal the container"
+		}
+		if problem != "" {
+			return sdk.NewFailedPrecondition(ReasonUnended, sdk.KindProcess, name, "the container of %s cannot be sealed: its process %s %s", container.Owner, name, problem)
+		}
+	}
+	return nil
 }
 
 // OutputName is the name of the artifact that an owner's output becomes.

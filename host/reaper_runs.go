@@ -304,7 +304,7 @@ func (h *Host) abandon(tx *store.Tx, row store.Run, why string) error {
 	if err != nil {
 		return err
 	}
-	ended, err := keptSteps(tx, row.ID)
+	ended, _, err := keptSteps(tx, row.ID)
 	if err != nil {
 		return err
 	}

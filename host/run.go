@@ -85,6 +85,8 @@ type StepResult struct {
 	Attempts int // that were made, the last of which this tells of; 0: none
 
 	Queue, Stream, Run time.Duration // until placed; then until started; then until ended
+
+	repeated bool // as Event.Repeated
 }
 
 // RunResult is how a run ended: one result for each step, in the job's order.
@@ -158,7 +160,7 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 		if past != nil && req.Events != nil {
 			for i := range past.Steps {
 				s := &past.Steps[i]
-				req.Events(Event{Time: time.Now(), Step: s.Step, Kind: EventFinished, Worker: s.Worker, Result: s, Exit: s.Exit})
+				req.Events(Event{Time: time.Now(), Step: s.Step, Kind: EventFinished, Worker: s.Worker, Result: s, Exit: s.Exit, Repeated: true})
 			}
 		}
 		return past, err
@@ -189,17 +191,18 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 			s := &req.Job.Steps[i]
 			if kept, ended := r.ended[s.Name]; ended {
 				results[i] = kept.result()
+				results[i].repeated = true
 				r.tellAgain(ctx, results[i])
 			} else {
 				results[i] = r.step(ctx, s)
 				r.h.fault("step-ended")
-				r.keepStep(ctx, results[i])
+				r.keepStep(ctx, results[i], false)
 				r.h.fault("step-kept")
 			}
 			r.mu.Lock()
 			r.results[s.Name] = results[i]
 			r.mu.Unlock()
-			r.tell(Event{Step: s.Name, Kind: EventFinished, Worker: results[i].Worker, Result: &results[i], Exit: results[i].Exit})
+			r.tell(Event{Step: s.Name, Kind: EventFinished, Worker: results[i].Worker, Result: &results[i], Exit: results[i].Exit, Repeated: results[i].repeated})
 			close(r.done[s.Name])
 		})
 	}
@@ -231,6 +234,7 @@ type run struct {
 	done map[string]chan struct{} // by step; closed when its result is there
 
 	ended map[string]keptStep // the steps that had ended under an earlier host
+	lost  map[string]int      // the last attempt at a step that an earlier host has told that it was lost, by step
 
 	turns   *turns
 	crowded sync.Once // it was told that steps wait for their turns

@@ -38,7 +38,7 @@ func (r *run) resumable(ctx context.Context) error {
 				return err
 			}
 		}
-		r.ended, err = keptSteps(tx, r.id)
+		r.ended, r.lost, err = keptSteps(tx, r.id)
 		for _, s := range r.ended {
 			if s.Fed { // nobody can repeat it
 				r.stdin = nil

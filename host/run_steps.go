@@ -14,15 +14,16 @@ import (
 // keptStep is what a step came to, as the store keeps it.
 type keptStep struct {
 	stepRecord
-	Fed bool `json:",omitempty"` // it was given the stdin of the run's client
+	Fed   bool `json:",omitempty"` // it was given the stdin of the run's client
+	Again bool `json:",omitempty"` // it was lost in the attempt that this tells of, and is tried again: it has not ended
 }
 
-// keepStep keeps what a step came to, unless this host closes: the step goes on when the run is resumed then. A full disk is waited for, since it is told next.
-func (r *run) keepStep(ctx context.Context, res StepResult) {
+// keepStep keeps what a step came to, or an attempt at it that is made again, unless this host closes: the step goes on when the run is resumed then. A full disk is waited for, since it is told next.
+func (r *run) keepStep(ctx context.Context, res StepResult, again bool) {
 	if r.h.ctx.Err() != nil {
 		return
 	}
-	text, err := json.Marshal(keptStep{recordStep(res), r.hasRead(res.Step)})
+	text, err := json.Marshal(keptStep{recordStep(res), r.hasRead(res.Step), again})
 	if err == nil {
 		tell := func(e Event) {
 			e.Step = res.Step
@@ -42,21 +43,25 @@ func (r *run) keepStep(ctx context.Context, res StepResult) {
 	}
 }
 
-// keptSteps gives what the steps of a run came to that have ended, by their names.
-func keptSteps(tx *store.Tx, run string) (map[string]keptStep, error) {
+// keptSteps gives what the steps of a run came to that have ended, by their names, and of the others the last attempt that was told to be lost.
+func keptSteps(tx *store.Tx, run string) (ended map[string]keptStep, lost map[string]int, err error) {
 	rows, err := tx.Steps(store.StepFilter{OwnerPrefix: RunOwner(run, "")})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out := make(map[string]keptStep, len(rows))
+	ended, lost = make(map[string]keptStep, len(rows)), make(map[string]int)
 	for _, row := range rows {
 		var kept keptStep
 		if err := json.Unmarshal(row.Result, &kept); err != nil {
-			return nil, fmt.Errorf("record of %s: %w", row.ID, err)
+			return nil, nil, fmt.Errorf("record of %s: %w", row.ID, err)
 		}
-		out[kept.Step] = kept
+		if kept.Again {
+			lost[kept.Step] = kept.Attempts
+		} else {
+			ended[kept.Step] = kept
+		}
 	}
-	return out, nil
+	return ended, lost, nil
 }
 
 // forgetSteps removes what keepStep has kept, in the transaction that keeps the run's result.

@@ -36,13 +36,17 @@ func (r *run) step(ctx context.Context, s *job.Step) StepResult {
 		res := r.attempt(ctx, s, n, lostOn)
 		res.Attempts = n
 		if none, ok := errors.AsType[*pool.NoWorkerError](res.Err); ok && n > 1 { // what it came to is that it was lost
-			before.Err = fmt.Errorf("%w; it is not tried again: %w", before.Err, none)
+			before.Err, before.repeated = fmt.Errorf("%w; it is not tried again: %w", before.Err, none), true
 			return before
 		}
 		if res.State != StepLost || n >= s.Attempts || r.hasRead(s.Name) || ctx.Err() != nil || r.h.ctx.Err() != nil {
 			return res
 		}
-		r.tell(Event{Step: s.Name, Kind: EventAgain, Worker: res.Worker, Message: res.Err.Error()})
+		told := n <= r.lost[s.Name]
+		if !told {
+			r.keepStep(ctx, res, true)
+		}
+		r.tell(Event{Step: s.Name, Kind: EventAgain, Worker: res.Worker, Message: res.Err.Error(), Result: new(res), Repeated: told})
 		lostOn[res.Worker] = fmt.Sprintf("attempt %d was lost there", n)
 		before = res
 	}

@@ -38,8 +38,8 @@ func newMetrics(s *Server) *metrics {
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slipway_api_call_seconds", Help: "How long unary calls took.", Buckets: long},
 			[]string{"procedure"}),
 		runs:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slipway_runs_total", Help: "Runs that have ended, by whether all steps succeeded."}, []string{"state"}),
-		steps: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slipway_steps_total", Help: "Steps that have ended, by how."}, []string{"state"}),
-		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slipway_step_seconds", Help: "How long steps spent in each phase: queue, stream, run.",
+		steps: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "slipway_steps_total", Help: "Steps that have ended, by how, and attempts at them that were lost and made again."}, []string{"state"}),
+		phases: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "slipway_step_seconds", Help: "How long each of them spent in each phase: queue, stream, run.",
 			Buckets: long}, []string{"phase"}),
 		workers: desc("workers", "Workers, by plugin, health (away ones have the health away) and what placement makes of them: only running ones take new work.",
 			"plugin", "health", "state"),
@@ -139,7 +139,7 @@ func (m *metrics) Collect(to chan<- prometheus.Metric) {
 	gauge(m.build, 1, m.s.opts.Version)
 }
 
-// ended counts a run and its steps.
+// ended counts a run.
 func (m *metrics) ended(res *host.RunResult, err error) {
 	if res == nil || res.Recorded {
 		return
@@ -149,12 +149,17 @@ func (m *metrics) ended(res *host.RunResult, err error) {
 		state = "failed"
 	}
 	m.runs.WithLabelValues(state).Inc()
-	for _, s := range res.Steps {
-		m.steps.WithLabelValues(string(s.State)).Inc()
-		for phase, took := range map[string]time.Duration{"queue": s.Queue, "stream": s.Stream, "run": s.Run} {
-			if took > 0 {
-				m.phases.WithLabelValues(phase).Observe(took.Seconds())
-			}
+}
+
+// told counts a step as soon as its end is told, and an attempt at it that was lost and is made again. What is told while the server closes has not ended: the next one goes on with it.
+func (m *metrics) told(e host.Event) {
+	if e.Result == nil || e.Repeated || m.s.ctx.Err() != nil {
+		return
+	}
+	m.steps.WithLabelValues(string(e.Result.State)).Inc()
+	for phase, took := range map[string]time.Duration{"queue": e.Result.Queue, "stream": e.Result.Stream, "run": e.Result.Run} {
+		if took > 0 {
+			m.phases.WithLabelValues(phase).Observe(took.Seconds())
 		}
 	}
 }

@@ -46,7 +46,11 @@ func (s *Server) startRun(ctx context.Context, msg *pb.StartRunRequest) (found b
 	kill := make(chan struct{})
 	r = newActiveRun(msg, s.ctx.Done(), cancel, sync.OnceFunc(func() { close(kill) }))
 	req, err := s.runRequest(ctx, msg)
-	req.Events, req.Kill, req.Deliver = r.put, kill, r.deliver
+	req.Kill, req.Deliver = kill, r.deliver
+	req.Events = func(e host.Event) {
+		s.metrics.told(e)
+		r.put(e)
+	}
 	if err == nil {
 		err = s.checkRun(ctx, &req, msg.GetInputs())
 	}

@@ -72,7 +72,10 @@ type ContainerServiceClient interface {
 	EnsureContainer(context.Context, *connect.Request[EnsureContainerRequest]) (*connect.Response[EnsureContainerResponse], error)
 	// ListContainers lists containers that are remembered, the oldest first.
 	ListContainers(context.Context, *connect.Request[ListContainersRequest]) (*connect.Response[ListContainersResponse], error)
-	// SealContainer ends a container and makes its outputs artifacts. For one whose work has ended by itself. Idempotent.
+	// SealContainer ends a container and makes its outputs artifacts. For one whose work has ended by itself, with whatever exit: while one of its processes is
+	// starting or running, and where one was lost, or aborted by the host, it ends with FAILED_PRECONDITION and the reason "unended", names that process, and changes
+	// nothing. Wait for its end, after SignalProcess if it does not end by itself, or destroy the container. Where nothing was ever started, outputs are what they were
+	// made as: empty, or copies of inputs. Idempotent.
 	SealContainer(context.Context, *connect.Request[SealContainerRequest]) (*connect.Response[SealContainerResponse], error)
 	// DestroyContainer ends a container and all that is in it. Idempotent. Where it is still being made, or waits for a place, that is given up, and undone
 	// when the call returns: EnsureContainer ends with ABORTED, and the owner may ask again. It says that the owner is done with what ran in it:
@@ -158,7 +161,10 @@ type ContainerServiceHandler interface {
 	EnsureContainer(context.Context, *connect.Request[EnsureContainerRequest]) (*connect.Response[EnsureContainerResponse], error)
 	// ListContainers lists containers that are remembered, the oldest first.
 	ListContainers(context.Context, *connect.Request[ListContainersRequest]) (*connect.Response[ListContainersResponse], error)
-	// SealContainer ends a container and makes its outputs artifacts. For one whose work has ended by itself. Idempotent.
+	// SealContainer ends a container and makes its outputs artifacts. For one whose work has ended by itself, with whatever exit: while one of its processes is
+	// starting or running, and where one was lost, or aborted by the host, it ends with FAILED_PRECONDITION and the reason "unended", names that process, and changes
+	// nothing. Wait for its end, after SignalProcess if it does not end by itself, or destroy the container. Where nothing was ever started, outputs are what they were
+	// made as: empty, or copies of inputs. Idempotent.
 	SealContainer(context.Context, *connect.Request[SealContainerRequest]) (*connect.Response[SealContainerResponse], error)
 	// DestroyContainer ends a container and all that is in it. Idempotent. Where it is still being made, or waits for a place, that is given up, and undone
 	// when the call returns: EnsureContainer ends with ABORTED, and the owner may ask again. It says that the owner is done with what ran in it:

@@ -800,7 +800,7 @@ func (x *Process) GetReason() string {
 type SealContainerRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Owner string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
-	// Keeps what is in its caches in place of what was kept before. For one whose work has succeeded.
+	// Keeps what is in its caches in place of what was kept before. For one whose work has succeeded, which the caller knows by its exit.
 	SaveCaches    bool `protobuf:"varint,2,opt,name=save_caches,json=saveCaches,proto3" json:"save_caches,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
