@@ -158,14 +158,21 @@ func (g *gate) serveGarden(l net.Listener, to string) {
 			client.Close()
 			continue
 		}
-		stop := context.AfterFunc(g.ctx, func() { client.Close(); server.Close() })
-		var both sync.WaitGroup
-		half := func(dst, src net.Conn) {
-			io.Copy(dst, src)
-			dst.(*net.TCPConn).CloseWrite()
-		}
-		both.Go(func() { half(server, client) })
-		both.Go(func() { half(client, server) })
-		g.work.Go(func() { both.Wait(); stop(); client.Close(); server.Close() })
+		g.work.Go(func() { relay(g.ctx, client, client, server) })
 	}
+}
+
+// relay carries what a client says, of which some may have been read already, to a server, and the answer back, until both have ended or ctx has.
+func relay(ctx context.Context, client net.Conn, said io.Reader, server net.Conn) {
+	defer context.AfterFunc(ctx, func() { client.Close(); server.Close() })()
+	defer client.Close()
+	defer server.Close()
+	half := func(dst net.Conn, src io.Reader) {
+		io.Copy(dst, src)
+		dst.(*net.TCPConn).CloseWrite()
+	}
+	var both sync.WaitGroup
+	both.Go(func() { half(server, said) })
+	both.Go(func() { half(client, server) })
+	both.Wait()
 }

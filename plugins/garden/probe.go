@@ -75,7 +75,11 @@ func (w *worker) able(ctx context.Context) (*abilities, error) {
 func (w *worker) find(ctx context.Context, p *probing) {
 	defer close(p.ended)
 	defer p.stop()
-	p.found, p.err = w.probe(ctx)
+	if p.found, p.err = w.probe(ctx); p.err != nil {
+		p.err = w.noRoom(ctx, p.err)
+	} else if doubtful := w.doubtfulLimits(p.found); doubtful != "" {
+		w.log.Warn(doubtful)
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.probing != p { // a server was away meanwhile
@@ -85,6 +89,20 @@ func (w *worker) find(ctx context.Context, p *probing) {
 	if p.err == nil {
 		w.abilities = p.found
 	}
+}
+
+// noRoom says what it means that a look has failed. Where both servers answer it is Exhausted, whatever the class was: no container can be made now, and a host
+// shall queue what wants one, or place it elsewhere. Unavailable would have it take the worker for away, with its volumes and with what runs there.
+func (w *worker) noRoom(ctx context.Context, failed error) error {
+	if ctx.Err() != nil || errors.Is(failed, sdk.Exhausted) {
+		return failed
+	}
+	pinging, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if w.garden.Ping(pinging) != nil || w.store.Ping(pinging) != nil {
+		return failed
+	}
+	return &sdk.Error{Class: sdk.Exhausted, Message: fmt.Sprintf("%s and %s answer, but make no container now, not even an empty one: %v", w.garden, w.store, failed)}
 }
 
 // unsure has the next call probe again: a server was away, and may be another one now.
@@ -100,8 +118,8 @@ func (w *worker) unsure() {
 	}
 }
 
-// presumed are the features of a worker that is full, or without its Garden server, so that nobody can look: what it had before, or else whatever its
-// servers may have. A container is made only after a look.
+// presumed are the features of a worker that makes no container, or is without its Garden server, so that nobody can look: what it had before, or else whatever
+// its servers may have. A container is made only after a look.
 func (w *worker) presumed(ctx context.Context) []sdk.Feature {
 	w.mu.Lock()
 	former := w.former

@@ -47,6 +47,20 @@ func TestPlainServers(t *testing.T) {
 		}
 		check()
 	})
+	t.Run("defaults that the server ignores", func(t *testing.T) {
+		y := x.with(t, func(c *Config) { c.Memory, c.CPU = 1<<30, 500 })
+		s := y.statusOf(t)
+		if s.Health != sdk.Degraded || s.ContainersAway || s.ContainerIncarnation != status.ContainerIncarnation || !slices.Equal(s.Features, status.Features) {
+			t.Errorf("%+v, without defaults it is %+v", s, status)
+		}
+		for words, named := range map[string]bool{x.Garden: true, `"memory" (limits.memory)`: true, `"cpu" (limits.cpu)`: true, `"pids"`: false} {
+			if strings.Contains(s.Reason, words) != named {
+				t.Errorf("the reason is %q; %q in it: want %v", s.Reason, words, named)
+			}
+		}
+		y.container(t, sdk.ContainerSpec{ID: "default", Image: sdk.Image{Volume: "image"}}) // it is taken all the same
+		y.drop(t, "default")
+	})
 	x.volume(t, sdk.VolumeSpec{ID: "out"}, nil)
 	x.container(t, sdk.ContainerSpec{ID: "one", Image: sdk.Image{Volume: "image"}, Mounts: []sdk.Mount{{Volume: "out", Path: "/out"}}})
 	t.Run("no user namespaces", func(t *testing.T) {

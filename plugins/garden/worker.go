@@ -44,6 +44,8 @@ type worker struct {
 	abilities *abilities // found by a probe; nil: none has succeeded, or a server was away since
 	former    *abilities // what the last probe found before a server was away
 
+	spare time.Duration // spareTime
+
 	life  context.Context // ends when the runtime is closed
 	stop  context.CancelFunc
 	looks sync.WaitGroup // probes, which outlive the calls that began them
@@ -60,7 +62,7 @@ func newWorker(name string, c Config, pipes *claim.Pipes, log *slog.Logger) (*wo
 	w := &worker{
 		name: name, config: c, log: log,
 		making: make(map[sdk.ContainerID]bool), ending: make(map[sdk.ContainerID]bool), known: make(map[sdk.ContainerID]facts),
-		suspects: make(map[sdk.ContainerID]bool), dead: make(map[sdk.ContainerID]bool),
+		suspects: make(map[sdk.ContainerID]bool), dead: make(map[sdk.ContainerID]bool), spare: spareTime,
 	}
 	if w.digest, err = digest(c.Shim); err != nil {
 		return nil, sdk.NewInvalid(sdk.ReasonConfig, "worker %q: shim %s: %v", name, c.Shim, err)

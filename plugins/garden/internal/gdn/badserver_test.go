@@ -38,7 +38,7 @@ func TestBadServers(t *testing.T) {
 				w.WriteHeader(http.StatusInternalServerError)
 				io.WriteString(w, `{"Type":"","Message":"no subnet is left","Handle":"","ProcessID":"","Binary":""}`)
 			})))
-		}, sdk.Internal},
+		}, sdk.Unavailable}, // its ping says so, too: it does not work
 		"500 without words": {func(t *testing.T) string {
 			return at(t, httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })))
 		}, sdk.Unavailable},

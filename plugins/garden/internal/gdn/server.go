@@ -104,11 +104,27 @@ func (s *Server) call(ctx context.Context) (connection.Connection, context.Cance
 	return connection.NewWithHijacker(&wire{s: s, ctx: ctx}, s.log), cancel
 }
 
-// Ping asks whether the server answers.
+// Ping asks whether the server works. One that says no is Unavailable, as one that does not answer: Concourse's backend does so while its containerd is dead.
 func (s *Server) Ping(ctx context.Context) error {
 	c, cancel := s.call(ctx)
 	defer cancel()
-	return s.fail(ctx, "", c.Ping())
+	err := s.fail(ctx, "", c.Ping())
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		return sdk.NewUnavailable(r, "%s says that it does not work: %s", s, r.Message)
+	}
+	return err
+}
+
+// unlessDown gives what a call has failed with. Where that is a refusal by a server that says of itself that it does not work it is Unavailable: it refuses
+// everything then, and what was asked for is no reason.
+func (s *Server) unlessDown(ctx context.Context, err error) error {
+	if sdk.ClassOf(err) != sdk.Internal {
+		return err
+	}
+	if down := s.Ping(ctx); errors.Is(down, sdk.Unavailable) {
+		return down
+	}
+	return err
 }
 
 // Create makes a container. After an error there may be one of that handle all the same: Concourse's backend lists what it could not start.
@@ -116,7 +132,7 @@ func (s *Server) Create(ctx context.Context, spec garden.ContainerSpec) error {
 	c, cancel := s.call(ctx)
 	defer cancel()
 	_, err := c.Create(spec)
-	return s.fail(ctx, spec.Handle, err)
+	return s.unlessDown(ctx, s.fail(ctx, spec.Handle, err))
 }
 
 // Destroy kills what runs in a container and takes it away. One that is not there is a success.
@@ -130,7 +146,7 @@ func (s *Server) Destroy(ctx context.Context, handle string) error {
 	if there, listErr := s.Has(ctx, handle); listErr == nil && !there { // not all servers say so in a way that can be told
 		return nil
 	}
-	return s.fail(ctx, handle, err)
+	return s.unlessDown(ctx, s.fail(ctx, handle, err))
 }
 
 // List gives the handles of all containers that have these properties.
@@ -138,7 +154,7 @@ func (s *Server) List(ctx context.Context, properties garden.Properties) ([]stri
 	c, cancel := s.call(ctx)
 	defer cancel()
 	handles, err := c.List(properties)
-	return handles, s.fail(ctx, "", err)
+	return handles, s.unlessDown(ctx, s.fail(ctx, "", err))
 }
 
 // Has tells whether there is a container of that handle, whosever it is.
@@ -169,7 +185,11 @@ func (s *Server) missing(ctx context.Context, handle string, err error) error {
 	if sdk.ClassOf(err) != sdk.Internal {
 		return err
 	}
-	if there, listErr := s.Has(ctx, handle); listErr == nil && !there {
+	there, listErr := s.Has(ctx, handle)
+	switch {
+	case errors.Is(listErr, sdk.Unavailable): // it went, or says that it does not work
+		return listErr
+	case listErr == nil && !there:
 		return sdk.NewNotFound(sdk.KindContainer, handle)
 	}
 	return err
