@@ -26,6 +26,8 @@ func TestConfigRefuses(t *testing.T) {
 		"a relative socket":    {func(c *Config) { c.Garden = "unix://garden.sock" }, "unix:///PATH"},
 		"no URL":               {func(c *Config) { c.Baggageclaim = "10.0.0.5:7788" }, "baggageclaim"},
 		"no shim":              {func(c *Config) { c.Shim = "/not/there" }, "make build"},
+		"no shim beside it":    {func(c *Config) { c.Shim = "" }, "/slipway-shim-linux-amd64"},
+		"nor for arm64":        {func(c *Config) { c.Shim, c.Architecture = "", "arm64" }, "/slipway-shim-linux-arm64"},
 		"a relative rootfs":    {func(c *Config) { c.Rootfs = "images/busybox" }, "rootfs"},
 		"importing everything": {func(c *Config) { c.Imports = []string{"/"} }, "imports"},
 		"one type twice": {func(c *Config) {

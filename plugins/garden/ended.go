@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/slipway-run/slipway/plugins/garden/internal/claim"
 	"github.com/slipway-run/slipway/sdk"
 )
 
@@ -26,21 +27,15 @@ func (w *worker) hasEnded(ctx context.Context, id sdk.ContainerID) bool {
 		return true
 	}
 	w.suspect(id, true) // until something is certain a list asks again
-	a, err := w.able(ctx)
-	if err != nil {
-		return false
-	}
 	v, there, err := w.store.Lookup(ctx, slipwayVolume(id))
 	if err != nil || !there {
 		return false
 	}
-	err = w.withBare(ctx, bare{strict: a.strict, privileged: v.Privileged, beside: v}, func(handle string) error {
-		return w.keeperLives(ctx, sdk.ContainerID(handle))
-	})
-	if !errors.Is(err, sdk.ReasonDead) { // that is the answer where the keeper is dead
-		if err != nil {
-			w.log.Debug("cannot tell whether a container has ended", "container", id, "error", err)
-		}
+	ended, err := w.keeperEnded(ctx, v)
+	if err != nil {
+		w.log.Debug("cannot tell whether a container has ended", "container", id, "error", err)
+	}
+	if !ended {
 		return false
 	}
 	w.mark(w.dead, id, true)
@@ -48,6 +43,21 @@ func (w *worker) hasEnded(ctx context.Context, id sdk.ContainerID) bool {
 	w.suspect(id, false)
 	w.log.Info("a container has ended, and the server lists it still", "container", id)
 	return true
+}
+
+// keeperEnded tells whether the keeper of a container has died, and so all that ran there, from beside: v is the container's volume with the shim.
+func (w *worker) keeperEnded(ctx context.Context, v claim.Volume) (bool, error) {
+	a, err := w.able(ctx)
+	if err != nil {
+		return false, err
+	}
+	err = w.withBare(ctx, bare{strict: a.strict, privileged: v.Privileged, beside: v}, func(handle string) error {
+		return w.keeperLives(ctx, sdk.ContainerID(handle))
+	})
+	if errors.Is(err, sdk.ReasonDead) { // that is the answer where the keeper is dead
+		return true, nil
+	}
+	return false, err
 }
 
 // keeperLives asks the keeper whose scratch volume a container has.

@@ -34,7 +34,7 @@ func TestSettings(t *testing.T) {
 		}
 	}
 	packed := filepath.Join(on, "type.tgz")
-	writeType(t, packed)
+	writeType(t, packed, "git")
 	x := worldOn(t, servers, func(c *Config) {
 		c.Certs, c.Imports = on+"/certs", []string{on + "/imports"}
 		c.ResourceType = []ResourceType{{Name: "git", Image: packed, Version: "1"}, {Name: "mighty", Image: packed, Privileged: true}, {Name: "missing", Image: on + "/not/there"}}
@@ -50,6 +50,7 @@ func TestSettings(t *testing.T) {
 		"limits":          func(t *testing.T, x *world) { testLimits(t, x, status) },
 		"imports":         func(t *testing.T, x *world) { testImports(t, x, on) },
 		"resource types":  func(t *testing.T, x *world) { testResourceTypes(t, x, on) },
+		"their versions":  func(t *testing.T, x *world) { testTypeVersions(t, x, filepath.Join(on, "versions.tgz")) },
 		"given":           func(t *testing.T, x *world) { testGiven(t, x, on) },
 		"most containers": testMostContainers,
 		"no network wanted": func(t *testing.T, x *world) {
@@ -69,7 +70,7 @@ func TestSettings(t *testing.T) {
 }
 
 // writeType makes the root of a resource type: a shell, and a file that tells it from others.
-func writeType(t *testing.T, path string) {
+func writeType(t *testing.T, path, kind string) {
 	t.Helper()
 	busybox, err := exec.LookPath("busybox")
 	if err != nil {
@@ -81,7 +82,7 @@ func writeType(t *testing.T, path string) {
 	}
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	w.Write(pack(t, dir("bin"), program("bin/busybox", string(shell)), symlink("bin/sh", "busybox"), symlink("bin/cat", "busybox"), plain("kind", "git")))
+	w.Write(pack(t, dir("bin"), program("bin/busybox", string(shell)), symlink("bin/sh", "busybox"), symlink("bin/cat", "busybox"), plain("kind", kind)))
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -227,6 +228,19 @@ func testResourceTypes(t *testing.T, x *world, on string) {
 			want(t, err, sdk.Invalid, sdk.ReasonImage, words)
 			check()
 		})
+	}
+}
+
+// testTypeVersions changes what lies at the path of a type. Containers get it once the version is another one.
+func testTypeVersions(t *testing.T, x *world, path string) {
+	for i, step := range []struct{ lies, version, want string }{{"old", "1", "old"}, {"new", "1", "old"}, {"new", "2", "new"}} {
+		writeType(t, path, step.lies)
+		y := x.with(t, func(c *Config) { c.ResourceType = []ResourceType{{Name: "git", Image: path, Version: step.version}} })
+		id := sdk.ContainerID(fmt.Sprintf("version-%d", i))
+		y.container(t, sdk.ContainerSpec{ID: id, Image: sdk.Image{Ref: "resource-type:git"}})
+		if out := y.sh(t, id, "look", "cat /kind"); out != step.want {
+			t.Errorf("%q lies there, the version is %s: %q, want %q", step.lies, step.version, out, step.want)
+		}
 	}
 }
 
