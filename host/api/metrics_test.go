@@ -143,8 +143,15 @@ job "j" {
 	}
 	started := func(s *served) {
 		t.Helper()
-		_, err := s.Output(testkit.Context(t), host.RunOwner("a", "second"), host.MainProcess, 0)
-		must(t, err)
+		err := s.server.watchRun(testkit.Context(t), "a", 0, func(e *pb.Event) error {
+			if e.GetOwner() == host.RunOwner("a", "second") {
+				return errFound
+			}
+			return nil
+		})
+		if !errors.Is(err, errFound) {
+			t.Fatal(err)
+		}
 	}
 	s := begin()
 	started(s)
