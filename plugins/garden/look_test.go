@@ -21,7 +21,9 @@ func TestNoContainerCanBeMade(t *testing.T) {
 	x := worldOn(t, servers, nil)
 	before := x.statusOf(t)
 	x.container(t, sdk.ContainerSpec{ID: "there", Image: sdk.Image{Volume: "image"}})
-	late := func(t *testing.T) *world { return x.with(t, func(c *Config) { c.Garden = f.address }) }
+	late := func(t *testing.T) *world {
+		return x.with(t, func(c *Config) { c.Garden, c.RequestTimeout = f.address, sdk.Duration(time.Hour) }) // what hangs does so for as long as the test wants
+	}
 	degraded := func(t *testing.T, y *world, words string) {
 		t.Helper()
 		s := y.statusOf(t)
