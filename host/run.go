@@ -163,7 +163,7 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 				req.Events(Event{Time: time.Now(), Step: s.Step, Kind: EventFinished, Worker: s.Worker, Result: s, Exit: s.Exit, Repeated: true})
 			}
 		}
-		return past, err
+		return past, req.notBegun(ctx, err)
 	}
 	held := &holds{h: h}
 	defer held.letGo()
@@ -174,7 +174,7 @@ func (h *Host) Run(ctx context.Context, req RunRequest) (*RunResult, error) {
 	}
 	r, err := h.beginRun(ctx, req)
 	if err != nil {
-		return nil, err
+		return nil, req.notBegun(ctx, err)
 	}
 	h.mu.Lock()
 	h.going[r.id] = r

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -361,4 +362,24 @@ func TestImageReadNoMore(t *testing.T) {
 func isLost(err error) bool {
 	_, lost := errors.AsType[*LostError](err)
 	return lost
+}
+
+// TestEndedBeforeItBegan: of a run that was ended before any of its steps had begun it is told who ended it.
+func TestEndedBeforeItBegan(t *testing.T) {
+	t.Parallel()
+	h := openHost(t, newMemory(t, "m"), Options{}, "m")
+	req := RunRequest{Job: parseJob(t, `
+job "j" {
+  step "s" {
+    run { path = "true" }
+  }
+}`)}
+	for _, cause := range []error{ErrRunAborted, nil} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(cause)
+		res, err := h.Run(ctx, req)
+		if want := cmp.Or(cause, errInterrupted); res != nil || !errors.Is(err, want) {
+			t.Errorf("result %v, error %v, want %v", res, err, want)
+		}
+	}
 }

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 )
 
 // How a step ends: its outputs are taken, or it did not come to an end of its own.
@@ -15,16 +16,26 @@ var ErrRunAborted = errors.New("the run was aborted")
 var errInterrupted = errors.New("the run was interrupted")
 
 // endedBy is why the run's context has ended. Who has what runs killed does not wait for its end any more, and so aborts it.
-func (r *run) endedBy(ctx context.Context) error {
+func (r *run) endedBy(ctx context.Context) error { return r.req.endedBy(ctx) }
+
+func (r *RunRequest) endedBy(ctx context.Context) error {
 	if errors.Is(context.Cause(ctx), ErrRunAborted) {
 		return ErrRunAborted
 	}
 	select {
-	case <-r.req.Kill: // never, where it is nil
+	case <-r.Kill: // never, where it is nil
 		return ErrRunAborted
 	default:
 		return errInterrupted
 	}
+}
+
+// notBegun is the error of a run that none of its steps had begun for: where it was ended meanwhile it says by whom.
+func (r *RunRequest) notBegun(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return fmt.Errorf("run %s has not begun: %w", r.ID, r.endedBy(ctx))
 }
 
 // seal takes the outputs of a step that has ended, and its caches if it has succeeded.

@@ -365,6 +365,7 @@ func TestSameRun(t *testing.T) {
 			t.Errorf("%s: %v", tt.what, err)
 		}
 	}
+	s.until(t, "a", string(host.EventStarted)) // of one that had not begun there would be no result
 	_, err = s.runs.AbortRun(testkit.Context(t), connect.NewRequest(&pb.AbortRunRequest{Id: "a", Kill: true}))
 	must(t, err)
 	s.until(t, "a", KindEnded)
