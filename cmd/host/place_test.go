@@ -257,7 +257,8 @@ func (r result) prints(want string) result {
 
 var innerID = regexp.MustCompile(`run/r[0-9a-z]{20,}|level=|panic`)
 
-// once asserts that nothing is told twice, nor in words that are slipway's own affair.
+// once asserts that nothing is told twice, nor in words that are slipway's own affair. Only what is waited for may be, on a machine on which more than one start of a
+// plugin, say, takes so long that it is told.
 func (r result) once() result {
 	r.t.Helper()
 	if found := innerID.FindString(r.err); found != "" {
@@ -265,7 +266,7 @@ func (r result) once() result {
 	}
 	lines := strings.Split(r.err, "\n")
 	for i, line := range lines {
-		if len(line) > 40 && slices.Contains(lines[:i], line) {
+		if len(line) > 40 && !strings.HasPrefix(line, "slipway: waiting for ") && slices.Contains(lines[:i], line) {
 			r.t.Errorf("slipway %q: stderr says twice: %s", r.args, line)
 		}
 	}

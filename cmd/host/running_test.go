@@ -22,6 +22,7 @@ type running struct {
 	err     strings.Builder
 	changed chan struct{}
 	readers sync.WaitGroup
+	over    chan struct{} // closed at the end of its output
 }
 
 // start starts slipway. It may run for as long as its test does.
@@ -33,7 +34,7 @@ func (p *place) start(args ...string) *running {
 // begin starts a command of this place.
 func (p *place) begin(c *exec.Cmd) *running {
 	p.t.Helper()
-	r := &running{t: p.t, cmd: c, changed: make(chan struct{})}
+	r := &running{t: p.t, cmd: c, changed: make(chan struct{}), over: make(chan struct{})}
 	for _, s := range []struct {
 		own  io.Writer // the test's
 		pipe func() (io.ReadCloser, error)
@@ -47,6 +48,10 @@ func (p *place) begin(c *exec.Cmd) *running {
 		r.readers.Go(func() { r.collect(pipe, s.into) })
 	}
 	p.must(r.cmd.Start())
+	go func() { // ends with the command, which the test's end kills
+		r.readers.Wait()
+		close(r.over)
+	}()
 	p.t.Cleanup(func() {
 		if r.cmd.ProcessState == nil { // the test has failed in between, and its end kills what runs
 			r.readers.Wait()
@@ -77,21 +82,25 @@ func (r *running) await(text string) {
 	r.awaitTimes(text, 1)
 }
 
-// awaitTimes waits until stdout or stderr has the text so often.
+// awaitTimes waits until stdout or stderr has the text so often. A command that ends without is a failure at once.
 func (r *running) awaitTimes(text string, times int) {
 	r.t.Helper()
 	ctx := testkit.Context(r.t)
-	for {
+	for last := false; ; {
 		r.mu.Lock()
 		out, err, changed := r.out.String(), r.err.String(), r.changed
 		r.mu.Unlock()
 		if strings.Count(out, text) >= times || strings.Count(err, text) >= times {
 			return
 		}
+		if last || ctx.Err() != nil {
+			r.t.Fatalf("slipway %q does not say %q as often as %d, ended: %t\nstdout: %s\nstderr: %s", r.cmd.Args[1:], text, times, last, tail(out), tail(err))
+		}
 		select {
 		case <-changed:
+		case <-r.over: // what it has said by now is all
+			last = true
 		case <-ctx.Done():
-			r.t.Fatalf("slipway %q does not say %q as often as %d\nstdout: %s\nstderr: %s", r.cmd.Args[1:], text, times, tail(out), tail(err))
 		}
 	}
 }
