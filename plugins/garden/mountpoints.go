@@ -32,12 +32,14 @@ const (
 
 // trees keeps those of sealed volumes, which never change.
 type trees struct {
-	mu sync.Mutex
-	of map[string]tree
+	mu    sync.Mutex
+	of    map[string]tree
+	bytes int
 }
 
-// maxTrees bounds what is kept: a tree of a large image takes some megabytes. Beyond it all are forgotten, and read again on demand.
-const maxTrees = 16
+// maxTreeBytes bounds what is kept, by a reckoning of what names take: a large image has a hundred thousand, which are some fifteen MiB. Beyond it all but the newest are
+// forgotten, and read again on demand.
+const maxTreeBytes = 32 << 20
 
 func (t *trees) get(key string) (tree, bool) {
 	t.mu.Lock()
@@ -49,10 +51,20 @@ func (t *trees) get(key string) (tree, bool) {
 func (t *trees) put(key string, read tree) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.of == nil || len(t.of) >= maxTrees {
-		t.of = make(map[string]tree)
+	size := read.bytes()
+	if t.of == nil || t.bytes+size > maxTreeBytes {
+		t.of, t.bytes = make(map[string]tree), 0
 	}
-	t.of[key] = read
+	t.of[key], t.bytes = read, t.bytes+size
+}
+
+// bytes is about what a tree takes in memory.
+func (t tree) bytes() (n int) {
+	const each = 100 // of the map, the node and the headers of strings
+	for name, node := range t {
+		n += each + len(name) + len(node.link)
+	}
+	return n
 }
 
 // makeMountPoints makes the directories at which a strict server mounts, in the root's own clone. It writes nothing through a link: the server that

@@ -3,6 +3,7 @@ package garden
 import (
 	"archive/tar"
 	"bytes"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -53,5 +54,26 @@ func TestParseTree(t *testing.T) {
 	got, err := parseTree(&b)
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(node{})); err != nil || d != "" {
 		t.Errorf("%v; (-want +got):\n%s", err, d)
+	}
+}
+
+// TestTreesAreBounded: what is kept of images is bounded by its size; the newest stays, however large it is.
+func TestTreesAreBounded(t *testing.T) {
+	large := make(tree)
+	for i := range 20_000 {
+		large[fmt.Sprintf("%0500d", i)] = node{kind: isOther}
+	}
+	var kept trees
+	kept.put("small", tree{"": {kind: isDir}})
+	for _, key := range []string{"one", "two", "three"} {
+		kept.put(key, large)
+	}
+	for key, want := range map[string]bool{"small": false, "one": false, "two": false, "three": true} {
+		if _, got := kept.get(key); got != want {
+			t.Errorf("%s is kept: %t, of %d bytes in all", key, got, kept.bytes)
+		}
+	}
+	if most := 2 * large.bytes(); kept.bytes > most {
+		t.Errorf("%d bytes are kept, want at most %d", kept.bytes, most)
 	}
 }

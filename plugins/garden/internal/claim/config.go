@@ -46,6 +46,7 @@ type Store struct {
 	alarm     func(time.Duration, func()) alarm // time.AfterFunc
 
 	locks  locks
+	looks  locks // of sealed volumes that somebody looks through
 	codecs codecs
 	memo   memo
 	found  finding
@@ -90,6 +91,7 @@ func New(c Config) (*Store, error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	s.locks.init()
+	s.looks.init()
 	s.memo.init()
 	s.found.init()
 	s.closed, s.close = context.WithCancel(context.Background())

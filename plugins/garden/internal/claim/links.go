@@ -184,8 +184,8 @@ type memory struct {
 }
 
 const (
-	maxMemo      = 20_000  // volumes
-	maxMemoBytes = 8 << 20 // of links
+	maxMemo      = 20_000   // volumes
+	maxMemoBytes = 32 << 20 // of links, a quarter of it of one volume: some 50,000
 )
 
 func (m *memo) init() { m.known = make(map[string]memory) }

@@ -92,6 +92,25 @@ func (s *Store) linksOf(ctx context.Context, v Volume) (*links, error) {
 			return nil, err
 		}
 	}
+	if v.State != sdk.VolumeSealed {
+		return s.lookThrough(ctx, v)
+	}
+	unlock, err := s.looks.exclusive(ctx, v.ID) // of many who want to know at a time, one looks
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if known, _ = s.memo.get(v.ID); known != nil {
+		return known, nil
+	}
+	if known, err = s.lookThrough(ctx, v); err == nil {
+		s.memo.put(v.ID, known)
+	}
+	return known, err
+}
+
+// lookThrough reads all names of a volume for its links.
+func (s *Store) lookThrough(ctx context.Context, v Volume) (*links, error) {
 	e := edit(&links{})
 	err := s.headers(ctx, v, "", func(h *tar.Header) error { return e.note("", h) })
 	if err != nil {
@@ -100,11 +119,7 @@ func (s *Store) linksOf(ctx context.Context, v Volume) (*links, error) {
 		}
 		return nil, err
 	}
-	l := e.links()
-	if v.State == sdk.VolumeSealed {
-		s.memo.put(v.ID, l)
-	}
-	return l, nil
+	return e.links(), nil
 }
 
 // place resolves a path, and tells whether it is a link itself.
