@@ -87,7 +87,7 @@ func (h *Host) FindCache(ctx context.Context, team, key string, validAt time.Tim
 // Of two that are kept under one key the last is valid, since only who keeps it can know that what is there will not do. Whoever has been given the other can use it
 // for a while yet: it stays for the grace of what is missing, or for its TTL if that is less.
 //
-// What is given is the artifact that is valid under the key from then on. Keeping an artifact again counts as a use of it, and is otherwise no news of its content:
+// What is given is the artifact that is valid under the key from then on. Keeping an artifact again counts as a use of it while it is valid, and is otherwise no news of its content:
 // one that was invalidated, or superseded by another, since it was kept remains so. Then what is given is the other one, or nil where nothing is valid.
 func (h *Host) KeepCache(ctx context.Context, a *Artifact, req CacheRequest) (valid *Artifact, err error) {
 	if req.Key == "" || req.TTL < 0 {

@@ -30,12 +30,12 @@ func (r *RunRequest) endedBy(ctx context.Context) error {
 	}
 }
 
-// notBegun is the error of a run that none of its steps had begun for: where it was ended meanwhile it says by whom.
+// notBegun is the error of a run that came to none of its steps here: where that is only since it was ended meanwhile it says by whom.
 func (r *RunRequest) notBegun(ctx context.Context, err error) error {
-	if err == nil || ctx.Err() == nil {
+	if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 		return err
 	}
-	return fmt.Errorf("run %s has not begun: %w", r.ID, r.endedBy(ctx))
+	return fmt.Errorf("run %s has not begun here: %w", r.ID, r.endedBy(ctx))
 }
 
 // seal takes the outputs of a step that has ended, and its caches if it has succeeded.

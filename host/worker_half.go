@@ -51,12 +51,14 @@ func (w *worker) containersGone() error {
 func (w *worker) pause(p *pool.Worker) {
 	gone := w.graces.Load().gone
 	switch {
+	case p.State == pool.Stalled && w.conn == nil:
+		if !w.hopeless() && time.Since(w.since) < gone {
+			p.Paused = fmt.Sprintf("away (%s); it is waited for, for %s in all", p.Reason, gone)
+		}
 	case w.half.away(gone):
 	case w.half.away(0):
 		p.Paused = cmp.Or(w.status.Reason, "its containers cannot be reached")
-	case p.State != pool.Stalled:
+	default:
 		p.Paused = w.held
-	case !w.hopeless() && time.Since(w.since) < gone:
-		p.Paused = fmt.Sprintf("away (%s); it is waited for, for %s in all", p.Reason, gone)
 	}
 }

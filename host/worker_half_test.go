@@ -144,3 +144,23 @@ func TestContainersAwayForLong(t *testing.T) {
 	w.lookNow()
 	testkit.Until(t, "the worker is back", func() bool { return h.index.Workers()[0].State == pool.Running })
 }
+
+// A plugin that dies for good while its containers were away is not waited for.
+func TestDeadWithContainersAway(t *testing.T) {
+	t.Parallel()
+	o, set := halved(newMemory(t, "m"))
+	h := openConfig(t, testConfig("m"), Options{Runtimes: map[string]sdk.Runtime{"memory": o}})
+	w, err := h.worker("m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	set(true)
+	w.lookNow()
+	testkit.Until(t, "the containers are away", func() bool { return w.withoutContainers() })
+	w.setDead(errors.New("its program is gone"))
+	h.tellPlacement(w)
+	_, err = h.Container(testkit.Context(t), "owner", ContainerRequest{})
+	if none, ok := errors.AsType[*pool.NoWorkerError](err); !ok || none.Reasons[0].Reason != pool.NotRunning || !strings.Contains(err.Error(), "its program is gone") {
+		t.Errorf("on a worker that will not be back: %v", err)
+	}
+}

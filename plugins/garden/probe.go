@@ -65,6 +65,9 @@ func (w *worker) able(ctx context.Context) (*abilities, error) {
 	w.mu.Unlock()
 	select {
 	case <-p.ended:
+		if errors.Is(p.err, context.Canceled) && ctx.Err() == nil && w.life.Err() == nil { // by unsure
+			return nil, sdk.NewUnavailable(p.err, "a server of worker %q went away during the look at what both can", w.name)
+		}
 		return p.found, p.err
 	case <-ctx.Done():
 		return nil, ctx.Err()

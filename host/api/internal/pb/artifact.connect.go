@@ -82,7 +82,7 @@ type ArtifactServiceClient interface {
 	FindCache(context.Context, *connect.Request[FindCacheRequest]) (*connect.Response[FindCacheResponse], error)
 	// KeepCache puts an artifact under a key, in place of what is there. Its owner then has it no more, and it goes when nobody has used it for its ttl.
 	// Of two clients that keep one under the same key the last one's is valid; the other's stays as FindCache says, for whoever goes on to use it.
-	// Idempotent: keeping an artifact again counts as a use of it, and what was invalidated, or superseded by another, since it was kept remains so. What is kept
+	// Idempotent: keeping an artifact again counts as a use of it while it is valid, and what was invalidated, or superseded by another, since it was kept remains so. What is kept
 	// for the first time is valid, even if the key was invalidated while the client made it, of which the daemon knows nothing: such a client looks itself
 	// whether what it made it of has changed, or has a version in the key. One of a run is INVALID_ARGUMENT: it goes with its run.
 	KeepCache(context.Context, *connect.Request[KeepCacheRequest]) (*connect.Response[KeepCacheResponse], error)
@@ -239,7 +239,7 @@ type ArtifactServiceHandler interface {
 	FindCache(context.Context, *connect.Request[FindCacheRequest]) (*connect.Response[FindCacheResponse], error)
 	// KeepCache puts an artifact under a key, in place of what is there. Its owner then has it no more, and it goes when nobody has used it for its ttl.
 	// Of two clients that keep one under the same key the last one's is valid; the other's stays as FindCache says, for whoever goes on to use it.
-	// Idempotent: keeping an artifact again counts as a use of it, and what was invalidated, or superseded by another, since it was kept remains so. What is kept
+	// Idempotent: keeping an artifact again counts as a use of it while it is valid, and what was invalidated, or superseded by another, since it was kept remains so. What is kept
 	// for the first time is valid, even if the key was invalidated while the client made it, of which the daemon knows nothing: such a client looks itself
 	// whether what it made it of has changed, or has a version in the key. One of a run is INVALID_ARGUMENT: it goes with its run.
 	KeepCache(context.Context, *connect.Request[KeepCacheRequest]) (*connect.Response[KeepCacheResponse], error)

@@ -110,7 +110,8 @@ func (s *Server) Ping(ctx context.Context) error {
 	defer cancel()
 	err := s.fail(ctx, "", c.Ping())
 	if r, ok := errors.AsType[*Refusal](err); ok {
-		return sdk.NewUnavailable(r, "%s says that it does not work: %s", s, r.Message)
+		// Without the refusal as its cause: it is no answer to what was asked for.
+		return sdk.NewUnavailable(nil, "%s says that it does not work: %s", s, r.Message)
 	}
 	return err
 }
